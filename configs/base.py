@@ -34,6 +34,8 @@ BEYOND_PROTOCOL = (
   'attention_blind',
   'attention_constant',
 )
+# Readers of the tokens without a model.
+WITHOUT_MODEL = ('table', 'tokens')
 SMALL_AND_SMOKE = ('small', 'smoke')
 
 

@@ -7,9 +7,10 @@ Command: python -m experiments.main --config=prompt_vs_head[:small|evidence|pape
 
 `evidence` is `small` at every size of the paper, with several HMMs each: 7 at |H| = 4, 10 and 30 and 5 elsewhere. Its
 41 trials took 2.2 hours of CPU time. Beside head and prompt it has a probe of the representation, converged heads and
-probes, and the oracle prompt; beside BERT and the exact model the same BERT before its pretraining. Its records are in
-docs/results/small/figure_3_left, and `--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` reruns one
-of them. Those of docs/results/small/figure_3_left_other are on the BERTs of other HMMs; they add
+probes, the oracle prompt, and two readers of the tokens without a model (`table` and `tokens`); beside BERT and the
+exact model the same BERT before its pretraining. Its records are in docs/results/small/figure_3_left, and
+`--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` reruns one of them. Those of
+docs/results/small/figure_3_left_other are on the BERTs of other HMMs; they add
 `--config.num_states=10,30 --config.models=other_bert --config.methods=head,prompt,probe`.
 
 Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
@@ -39,6 +40,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config = base.get_config(scale)
   config.experiment = 'prompt_vs_head'
   config.figure.paper_overlay = scale != 'smoke'
+  config.methods += base.WITHOUT_MODEL
   if scale == base.EVIDENCE:
     config.num_states = base.FIRST_SIZES
     config.num_trials = 7
@@ -53,6 +55,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
       'head_whitened',
       'probe_converged',
       'oracle_prompt',
+      *base.WITHOUT_MODEL,
     )
-    config.figures = ('figure_3_left', 'budget', 'conditioning')
+    config.figures = ('figure_3_left', 'nearest_tokens', 'budget', 'conditioning')
   return config

@@ -29,6 +29,7 @@ from . import (
   sharding as sharding,
   tasks as tasks,
   theory as theory,
+  token_readers as token_readers,
   tuning as tuning,
   viterbi as viterbi,
   workflow as workflow,

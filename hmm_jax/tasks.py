@@ -124,7 +124,7 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
   random draw.
   """
   text = inputs[:, 1:]
-  posterior = inference.forward_backward(hmm, token_likelihoods(hmm, text, jnp.ones(text.shape, bool)))
+  posterior = inference.forward_backward(hmm, token_likelihoods(hmm, text, text != hmm.num_tokens))
   return jnp.matmul(posterior.smoothed_probs[:, 0], hmm.transition_matrix.T, precision=lax.Precision.HIGHEST)
 
 

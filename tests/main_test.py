@@ -126,12 +126,12 @@ def test_a_run_leaves_records_table_and_figures(finished):
   """
   records = _records(finished.prompt_files)
   triples = {(record['task'], record['model'], record['method']) for record in records}
-  assert len(triples) == len(records) == 2 * 2 * 2
+  assert len(triples) == len(records) == 2 * (2 * 2 + 2) and set().union(*records) > set(verify.FIELDS)
   for record in records:
-    assert set(record) > set(verify.FIELDS) and kinds_of(record) == ('grid',)
+    assert kinds_of(record) == ('grid',)
     assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
-    assert record['kl_at_mask'] >= 0 or record['model'] == 'exact'
+    assert record['model'] in ('exact', 'none') or record['kl_at_mask'] >= 0
   labels = {(r['task'], r['majority_accuracy'], r['smallest_margin'], r['trial_id']) for r in records}
   assert [task for task, *_ in sorted(labels)] == [0, 1]
   assert _drawn('figure_3_left') <= {path.name for path in finished.workdir.iterdir()}

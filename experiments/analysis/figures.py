@@ -21,7 +21,7 @@ from experiments.records import files
 from experiments.settings.fields import printable
 from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
-from experiments.settings.methods import METHODS, PROTOCOL
+from experiments.settings.methods import MAIN, METHODS
 
 # Metadata of each format, without the time of drawing: the same records give the same bytes.
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
@@ -39,10 +39,10 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against |H| by method and model; with an untrained BERT on record, only it, 'bert' and 'own'."""
+  """Accuracy against |H| by method and model; without the exact model and another BERT beside an untrained one."""
   figure, (axes,) = panels(settings)
   if (records['model'] == 'untrained').any():
-    records = records[records['model'].isin(['bert', 'untrained', 'own'])]
+    records = records[records['model'].isin(['bert', 'untrained', 'own', 'none'])]
   records = _paper_records(_placed(records, 'figure_3_left'), 'left')
   _draw_methods(axes, records)
   if settings.paper_overlay:
@@ -95,16 +95,36 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   records = _placed(records, 'memory_cells')
   records[['accuracy', 'majority_accuracy']] = 1 - records[['accuracy', 'majority_accuracy']]
   least = 100 * min(records['accuracy'][records['accuracy'] > 0], default=0.001)
-  # Below the least error that any task has, the axis is linear down to 0.
-  axes.set_yscale('symlog', linthresh=least, linscale=0.5)
   _draw_methods(axes, records)
   _finish(figure, records, 'number of memory cells N', 'test error (%)')
-  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= axes.get_ylim()[1])])
+  _log_axis_with_zero(axes, least)
+  return figure
+
+
+@styled
+def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
+  records = statistics.with_unit(records)
+  shares = report.changed_shares(records)
+  if shares.empty:
+    return None
+  figure, (axes,) = panels(settings)
+  axes.plot(shares.columns, shares.T, label=[str(Point(*point)) for point in shares.index])
+  axes.set(xlabel='number k of tokens nearest the [MASK] that are kept', ylabel='labels that change (%)')
+  _log_axis_with_zero(axes, 0.1)
+  finish(figure, records, f'mean over {_counted(records, spread=False)}')
+  return figure
+
+
+def _log_axis_with_zero(axes: Axes, least: float) -> None:
+  """Make the y axis of percentages logarithmic, and linear from `least` down to 0."""
+  top = axes.get_ylim()[1]
+  axes.set_yscale('symlog', linthresh=least, linscale=0.5)
+  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= top)])
   axes.yaxis.set_major_formatter('{x:g}')
   axes.minorticks_off()
   # An interval that reaches below 0 is cut there; a mark at 0 is whole.
-  axes.set_ylim(bottom=-least / 4)
-  return figure
+  axes.set_ylim(-least / 4, top)
 
 
 @styled
@@ -221,10 +241,10 @@ def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
 
 
 def _paper_records(records: pd.DataFrame, panel: str) -> pd.DataFrame:
-  """The records that the paper draws in a panel, if more than its protocol was run; else all."""
+  """The records that the paper draws in a panel, if more than the main methods were run; else all."""
   drawn = [(text, method) for text, method, _ in report.PAPER[panel]]
   papers = [line in drawn for line in zip(records['text'], records['method'])]
-  return records if records['method'].isin(PROTOCOL).all() or not any(papers) else records[papers]
+  return records if records['method'].isin(MAIN).all() or not any(papers) else records[papers]
 
 
 def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:

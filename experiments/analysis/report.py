@@ -13,7 +13,7 @@ from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval
 from experiments.analysis.tables import number, Table, table
 from experiments.settings.grid import Point
-from experiments.settings.methods import METHODS, PROTOCOL
+from experiments.settings.methods import MAIN, METHODS
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
@@ -23,6 +23,7 @@ MODEL_NAMES = {
   'untrained': 'untrained BERT',
   'other_bert': 'BERT of another HMM',
   'own': 'own model',
+  'none': 'no model',
 }
 _CONTROLS = ('untrained', 'other_bert')
 # Pairs of methods whose difference on BERT, paired by task, is tested where both were run.
@@ -34,7 +35,14 @@ _PAIRED = (
   ('attention', 'attention_constant'),
 )
 # Further pairs: beyond the protocol, with an untrained BERT, and on the exact model.
-_PAIRED_BEYOND = (('prompt', 'head_whitened'), ('prompt', 'probe'), ('prompt', 'oracle_prompt'))
+_PAIRED_BEYOND = (
+  ('prompt', 'head_whitened'),
+  ('prompt', 'probe'),
+  ('prompt', 'oracle_prompt'),
+  ('table', 'prompt'),
+  ('table', 'probe'),
+  ('table', 'probe_converged'),
+)
 _PAIRED_WITH_UNTRAINED = (('probe', 'probe'), ('probe_converged', 'probe_converged'))
 _PAIRED_ON_EXACT = (('oracle_prompt', 'head_whitened'), ('oracle_prompt', 'head_best'))
 # Methods on text with a memory and on vanilla text of as many joint states; the first pair is the paper's.
@@ -80,11 +88,11 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   # Contrasts on other models say so in their titles.
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
   run, found, further = set(records['method']), contrasts(records), further_contrasts(records)
-  protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
+  main, beyond = run.intersection(MAIN), run.difference(MAIN)
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
       'Test accuracy in percent, mean [95% interval]',
-      [_accuracy_row(point, points, protocol) for point in points],
+      [_accuracy_row(point, points, main) for point in points],
     ),
     'differences': (
       f'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over sizes. Detectable: minimum '
@@ -110,11 +118,18 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'controls': (
       'Controls, test accuracy in percent, mean [95% interval]: BERT before pretraining, BERT of another HMM, and a '
       'prompt with its head on the labels of another task',
-      [_control_row(point, points, protocol) for point in points if records['model'].isin(_CONTROLS).any()],
+      [_control_row(point, points, main) for point in points if records['model'].isin(_CONTROLS).any()],
     ),
     'head_sizes': (
       'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
       [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
+    ),
+    'nearest_tokens': (
+      'Test labels in percent that change if only the k tokens nearest the [MASK] are kept',
+      [
+        _name_of(Point(*point), points) | {f'k = {count}': number(share, '.1f') for count, share in shares.items()}
+        for point, shares in changed_shares(records).iterrows()
+      ],
     ),
     'diagnostics': (
       "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
@@ -171,8 +186,9 @@ def _differences(
 
 
 def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
-  """The records of a method on a model, or on the exact model if it makes sense on that one alone."""
-  model = model if model in METHODS[method].models else 'exact'
+  """The records of a method on a model, or on its own if it makes sense on that one alone."""
+  models = METHODS[method].models
+  model = model if model in models else models[0]
   return statistics.select(records, **point._asdict(), model=model, method=method)
 
 
@@ -217,10 +233,10 @@ def _trend_rows(found: dict[str, dict[Point, Interval]], heading: str) -> Iterat
     }
 
 
-def _control_row(point: Point, points: Points, protocol: Collection[str]) -> Row:
-  """The accuracies of the protocol on the controls, their distance from G, and a prompt on another task's labels."""
+def _control_row(point: Point, points: Points, main: Collection[str]) -> Row:
+  """The main methods on the controls, the distance of these from G, and a prompt on another task's labels."""
   rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, protocol, _CONTROLS)
+  row = _name_of(point, points) | _method_cells(rows, main, _CONTROLS)
   prompts = statistics.select(rows, model='bert', method='prompt')
   row['prompt of\nanother task'] = str(statistics.percent(prompts, 'other_task_accuracy'))
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
@@ -235,6 +251,16 @@ def _size_cells(rows: pd.DataFrame) -> Row:
   sizes = rows.reindex(columns=['model', 'method', 'head_size']).dropna()
   medians = sizes.groupby(['model', 'method'])['head_size'].median()
   return {f'{METHODS[method].label}\n{MODEL_NAMES[model]}': f'{size:.1g}' for (model, method), size in medians.items()}
+
+
+def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
+  """The share of labels in percent that change if only k tokens are kept, mean over units, of records with their unit.
+
+  A row for each distribution and a column for each k; without the method `table` there are no rows.
+  """
+  tables, place = statistics.select(records, method='table'), [*Point._fields, 'unit']
+  shares = pd.DataFrame(list(tables.get('changed_shares', ())), pd.MultiIndex.from_frame(tables[place]))
+  return 100 * shares.groupby(level=place).mean().groupby(level=place[:-1]).mean()
 
 
 def _name_of(point: Point, points: Points) -> Row:
@@ -260,10 +286,10 @@ def _method_cells(rows: pd.DataFrame, methods: Collection[str], models: Collecti
   return cells
 
 
-def _accuracy_row(point: Point, points: Points, protocol: Collection[str]) -> Row:
-  """The accuracies of the paper's protocol, the share of near ties, the majority and the Bayes gap."""
+def _accuracy_row(point: Point, points: Points, main: Collection[str]) -> Row:
+  """The accuracies of the main methods, the share of near ties, the majority and the Bayes gap."""
   rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, protocol, ('bert', 'exact', 'own'))
+  row = _name_of(point, points) | _method_cells(rows, main, ('bert', 'exact', 'own', 'none'))
   row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, model, field in (

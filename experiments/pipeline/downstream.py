@@ -1,5 +1,6 @@
 """The downstream tasks of a trial: inputs, labels from the exact posterior, and the positions that should matter."""
 
+from collections.abc import Callable
 import functools
 import itertools
 import math
@@ -18,7 +19,7 @@ from hmm_jax.model import ExactModel, representation
 
 
 class Downstream(NamedTuple):
-  """The tasks of a trial and what they share, in numpy arrays.
+  """The tasks of a trial and what they share, in numpy arrays, and how labels arise.
 
   Attributes:
     inputs: [n, T], the texts as a model without a prompt sees them; training, validation, then test.
@@ -30,6 +31,7 @@ class Downstream(NamedTuple):
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
+    label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that labels speak of.
   """
 
   inputs: np.ndarray
@@ -39,6 +41,7 @@ class Downstream(NamedTuple):
   concentration: np.ndarray | None
   concentration_name: str
   most_concentration: float
+  label_probs: Callable[[np.ndarray], np.ndarray]
 
   def labels(self, tasks: list[int]) -> np.ndarray:
     """Labels [K, n] of these tasks."""
@@ -61,10 +64,12 @@ def draw(
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
   inputs, documents = jax.device_get(tasks_lib.draw_texts(key, distribution, **sizes))
+  label_probs: Callable[[np.ndarray], np.ndarray] = functools.partial(
+    tasks_lib.label_probs, distribution, cell=settings.memory.label_cell
+  )
   if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
-    state_probs = tasks_lib.silent_state_probs(distribution, inputs)
-  else:
-    state_probs = tasks_lib.label_probs(distribution, inputs, settings.memory.label_cell)
+    label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)
+  state_probs = label_probs(inputs)
   seen = d.seen_length(prompt_length=0)
   inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
@@ -91,4 +96,5 @@ def draw(
     concentration=concentration,
     concentration_name='read_probability' if read else 'entropy',
     most_concentration=1.0 if read else math.log(max(point.num_states, 2)),
+    label_probs=label_probs,
   )

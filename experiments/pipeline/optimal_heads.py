@@ -10,7 +10,7 @@ import scipy.special
 
 from experiments.pipeline.downstream import Downstream
 from experiments.settings.grid import Settings
-from hmm_jax import converged, tasks as tasks_lib
+from hmm_jax import converged, tasks as tasks_lib, token_readers
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.memory_hmm import MemoryHMM, to_hmm
@@ -22,7 +22,9 @@ Splits = dict[str, slice]
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 # Sizes of the noise on the exact G, in units of a BERT's error.
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
-# Fields that only some methods fill; null for the others.
+# The most tokens that readers without a model take into account.
+_MOST_TOKENS = 8
+# Fields that only some methods fill; null for the others, but for those of `nearest_readers`, which only these have.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
     'attention_by',
@@ -84,14 +86,50 @@ def whitened_head(
   Exact features take the least ridge; others that of the best validation accuracy, the largest if several tie.
   """
   train, fit = splits['train'], converged.whitened_head
-  heads = [
-    _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits) for ridge in _RIDGES
-  ]
-  accuracies = {name: [float(one.is_right[where].mean()) for one in heads] for name, where in splits.items()}
-  chosen = 0 if is_exact else max(range(len(heads)), key=lambda index: (accuracies['validation'][index], index))
-  along = list(zip(_RIDGES, accuracies['test']))
-  fields = {**heads[chosen].fields, 'ridge': _RIDGES[chosen], 'ridge_accuracies': along}
-  return heads[chosen]._replace(fields=fields)
+  heads = {
+    ridge: _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits)
+    for ridge in reversed(_RIDGES)
+  }
+  return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
+
+
+def nearest_readers(settings: Settings, downstream: Downstream, tasks: list[int], fit: str) -> list[Fitted]:
+  """The reader of the tokens nearest the [MASK] for each of `tasks`: a 'table', or 'converged' on one-hot tokens.
+
+  It reads at most 8 tokens, the fewest of best validation accuracy. The field `changed_shares` has the share of test
+  labels that change if only the k = 0, ..., 8 nearest tokens are kept, the others masked.
+  """
+  inputs, splits, num_tokens = downstream.inputs, downstream.splits, settings.hmm.num_tokens
+  train, test, counts = splits['train'], splits['test'], range(min(_MOST_TOKENS, inputs.shape[1] - 1) + 1)
+  nearest = token_readers.nearest_tokens(inputs, num_tokens)
+
+  def read(count: int, labels: np.ndarray) -> Fitted:
+    tokens = nearest[:, :count]
+    if fit == 'converged':
+      return converged_head(settings, np.eye(num_tokens)[tokens].reshape(len(labels), -1), labels, splits)
+    answers = token_readers.table_labels(tokens[train], labels[train], tokens)
+    return Fitted({}, answers == labels, None, {})
+
+  probs = [downstream.label_probs(token_readers.keep_nearest(inputs[test], num_tokens, count)) for count in counts]
+  found = []
+  for task, labels in zip(tasks, downstream.labels(tasks)):
+    relabelled = [tasks_lib.labelled(downstream.tasks[task].task_weights, one).labels for one in probs]
+    fits = {count: read(count, labels) for count in counts}
+    one = _chosen(fits, splits, 'tokens_read', 'tokens_read_accuracies')
+    one.fields['changed_shares'] = [float((new != labels[test]).mean()) for new in relabelled]
+    found.append(one)
+  return found
+
+
+def _chosen(fits: dict[Any, Fitted], splits: Splits, value: str, accuracies: str, given: float | None = None) -> Fitted:
+  """The fit of a `given` value, by default that of best validation accuracy, the first if several tie.
+
+  It gets the fields `value`, its value, and `accuracies`, all values in order with their test accuracies.
+  """
+  validation, test = splits['validation'], splits['test']
+  best = given or max(fits, key=lambda one: fits[one].is_right[validation].mean())
+  along = [(one, float(fits[one].is_right[test].mean())) for one in sorted(fits)]
+  return fits[best]._replace(fields={**fits[best].fields, value: best, accuracies: along})
 
 
 def noise_accuracies(

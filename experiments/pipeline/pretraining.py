@@ -27,6 +27,18 @@ from hmm_jax.sampling import in_chunks, sample_chunks
 # Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
 # on documents with one at each position in turn.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
+# Fields of records that `measure` fills: the number of the ideal and the field of its `Gap`.
+_MEASURES = {
+  'mlm_loss': (0, 'loss'),
+  'bayes_floor': (0, 'floor'),
+  'excess_mlm_loss': (0, 'kl'),
+  'kl_at_mask': (1, 'kl'),
+  'tv_at_mask': (1, 'total_variation'),
+  'kl_over_positions': (2, 'kl'),
+  'tv_over_positions': (2, 'total_variation'),
+}
+# The same fields without a model.
+UNMEASURED = dict.fromkeys(_MEASURES)
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
 
@@ -42,18 +54,8 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
   """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
-  corrupted, at_mask, one_at_a_time = (
-    bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals
-  )
-  return {
-    'mlm_loss': corrupted.loss,
-    'bayes_floor': corrupted.floor,
-    'excess_mlm_loss': corrupted.kl,
-    'kl_at_mask': at_mask.kl,
-    'tv_at_mask': at_mask.total_variation,
-    'kl_over_positions': one_at_a_time.kl,
-    'tv_over_positions': one_at_a_time.total_variation,
-  }
+  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
+  return {name: getattr(gaps[which], what) for name, (which, what) in _MEASURES.items()}
 
 
 def check(bert: BertSettings, field: str) -> None:

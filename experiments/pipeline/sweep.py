@@ -22,12 +22,13 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
 from experiments.settings.fields import Ended, require
 from experiments.settings.grid import Settings
-from experiments.settings.methods import METHODS
+from experiments.settings.methods import MAIN, METHODS
 
 # The function that draws each figure that settings may ask for.
 FIGURES = {
   'figure_3_left': figures_lib.figure_3_left,
   'figure_3_right': figures_lib.figure_3_right,
+  'nearest_tokens': figures_lib.nearest_tokens,
   'memory_cells': figures_lib.memory_cells,
   'attention': figures_lib.attention,
   'controls': figures_lib.controls,
@@ -223,7 +224,7 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
   """The figures that the settings name and the records fill."""
   records = statistics.on_fresh_texts(records)
-  trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
+  trained = records[[method in MAIN or METHODS[method].fit == 'schedule' for method in records['method']]]
   drawn = {}
   for name in settings.figures:
     # Fits without a schedule are for _OF_FITS alone, unless there are no others.

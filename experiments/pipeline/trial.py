@@ -16,6 +16,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import CorpusSettings
+from experiments.settings.methods import NONE
 import hmm_jax
 from hmm_jax import bayes_gap, compilation, float64, masking, model as model_lib, sharding
 from hmm_jax.distribution_files import from_fields
@@ -87,21 +88,29 @@ def run(trial: Trial, reporter: Reporter) -> bool:
       ideals = ideals_of(settings, distribution, downstream, keys.measure)
     exact_probs = functools.partial(optimal_heads.exact_probs, distribution)
     for name, tasks_of in trial_records.pending(trial, missing):
-      model: MaskedLM = model_lib.ExactModel(settings.hmm.num_tokens)
-      params: Any = distribution
-      if name == 'own':
-        model, params = own_code.own_model(settings.model, distribution, keys.pretraining)
-      elif name != 'exact':
-        model = pretraining.tuned_model(settings.bert_module())
-        params = _bert(trial, name, distribution, ideals, reporter)
+      model, params = _model(trial, name, distribution, ideals, reporter)
       frozen = tuning.FrozenModel(name, model, params, exact_probs)
       with clock.phase('measuring'):
-        gap = pretraining.measure(settings, model, params, ideals)
+        gap = pretraining.measure(settings, model, params, ideals) if model else pretraining.UNMEASURED
       for method, tasks in tasks_of.items():
         with clock.phase('tuning'):
           outcome = tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter)
         trial_records.add(trial, name, method, outcome, gap)
   return True
+
+
+def _model(
+  trial: Trial, name: str, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter
+) -> tuple[MaskedLM | None, Any]:
+  """One of MODELS and its parameters."""
+  settings = trial.settings
+  if name == NONE:
+    return None, None
+  if name == 'exact':
+    return model_lib.ExactModel(settings.hmm.num_tokens), distribution
+  if name == 'own':
+    return own_code.own_model(settings.model, distribution, trial.keys().pretraining)
+  return pretraining.tuned_model(settings.bert_module()), _bert(trial, name, distribution, ideals, reporter)
 
 
 def _bert(trial: Trial, name: str, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter) -> Any:

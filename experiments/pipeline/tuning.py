@@ -32,14 +32,14 @@ class FrozenModel(NamedTuple):
 
   Attributes:
     name: one of MODELS.
-    model: exact or pretrained.
+    model: a MaskedLM, exact or pretrained; None for methods that need none.
     params: its parameters, on the device where tuning is to run.
     exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, for float64 fits on the exact model;
       other models are computed in float32.
   """
 
   name: str
-  model: MaskedLM
+  model: Any
   params: Any
   exact_probs: Callable[[np.ndarray], np.ndarray]
 
@@ -94,6 +94,8 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   fit, is_exact = chosen.fit, frozen.name == 'exact'
   if fit == 'on_test':
     found = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
+  elif chosen.reads == 'nearest':
+    found = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
   else:
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]

@@ -67,6 +67,9 @@ _FIELDS_OF = {
     'head_size',
     'ridge',
     'ridge_accuracies',
+    'tokens_read',
+    'tokens_read_accuracies',
+    'changed_shares',
     'noise_accuracies',
   ),
 }

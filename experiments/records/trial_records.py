@@ -1,6 +1,6 @@
 """Trials: names, paths, records on file, and adding records and tuned arrays."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import contextlib
 import functools
 import hashlib
@@ -98,8 +98,8 @@ class Trial(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     directory, settings, found = self.directory, self.settings, {}
-    fit_ids = {pair: settings.fit_id(*pair) for pair in itertools.product(self.methods, settings.models)}
-    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.models), sorted(self.methods))
+    fit_ids = {pair: settings.fit_id(*pair) for pair in itertools.product(self.methods, settings.tuned_models)}
+    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.tuned_models), sorted(self.methods))
     for name in itertools.starmap(Name, names):
       if name.model in METHODS[name.method].models:
         fit_id = fit_ids[name.method, name.model]
@@ -198,14 +198,14 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
 
   Raises Stopped between two models if the run has received a signal.
   """
-  for model in trial.settings.models:
+  for model in trial.settings.tuned_models:
     signals.check()
     tasks = {method: sorted(task for task, *pair in missing if pair == [model, method]) for method in trial.methods}
     if any(tasks.values()):
       yield model, {method: found for method, found in tasks.items() if found}
 
 
-def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
+def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, settings = trial.paths(), trial.settings
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method, model)}

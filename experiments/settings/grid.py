@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.settings import devices, groups, own_code
 from experiments.settings.fields import setting
-from experiments.settings.methods import METHODS, MODELS
+from experiments.settings.methods import METHODS, MODELS, NONE
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.tuning import Schedule
@@ -59,7 +59,7 @@ class Settings(groups.Experiment):
   tasks_at_a_time: int = setting(
     'tasks that are tuned side by side, however many there are; may change the last bits of records', most=10_000
   )
-  models: tuple[str, ...] = setting('models to tune the methods on', choices=MODELS)
+  models: tuple[str, ...] = setting('models to tune the methods on; methods that need none run anyway', choices=MODELS)
   model: str = setting("the model 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
   own_head: str = setting("the method 'own_head': MODULE:FUNCTION from the number of classes to a head; '': none")
   methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
@@ -87,7 +87,7 @@ class Settings(groups.Experiment):
     least=0,
   )
   figures: tuple[str, ...] = setting(
-    'figures to draw', choices=(*AXES, 'attention', 'budget', 'conditioning'), may_be_empty=True
+    'figures to draw', choices=(*AXES, 'attention', 'nearest_tokens', 'budget', 'conditioning'), may_be_empty=True
   )
   figure: groups.FigureSettings
 
@@ -125,7 +125,7 @@ class Settings(groups.Experiment):
     for name in used:
       method = METHODS[name]
       valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
-      self.require('models', set(method.models) & set(self.models), valid)
+      self.require('models', set(method.models) & {*self.models, NONE}, valid)
       reads_all = method.reads not in ('probs', 'tokens')
       valid = f"'paper' for method {name}: the head of the released code reads no tokens"
       self.require('attention.form', self.attention.form == 'paper' or reads_all, valid)
@@ -152,7 +152,12 @@ class Settings(groups.Experiment):
   @property
   def has_bert(self) -> bool:
     """True if a model is a BERT, trained or not."""
-    return not {'exact', 'own'}.issuperset(self.models)
+    return not {'exact', 'own', NONE}.issuperset(self.models)
+
+  @property
+  def tuned_models(self) -> tuple[str, ...]:
+    """The models that methods are tuned on, and none for those that need none."""
+    return tuple(dict.fromkeys((*self.models, NONE)))
 
   def tuning(self, method: str) -> groups.TuneSettings:
     """The tuning settings of one of METHODS that has a schedule."""

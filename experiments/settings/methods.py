@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 # The models for tuning: the pretrained BERT, the exact model, the BERT that pretraining starts from, the pretrained
 # BERT of another draw of the same size, and the user's own model.
-MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
+_LANGUAGE_MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
+# The name of no model, for methods that read tokens alone.
+NONE = 'none'
+MODELS = (*_LANGUAGE_MODELS, NONE)
 
 
 class Method(NamedTuple):
@@ -14,7 +17,8 @@ class Method(NamedTuple):
     label: what tables and figures call it.
     reads: what its head is a function of, unless it is the user's own: 'mask' is the token probabilities at the [MASK],
       'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' these alone,
-      'representation' what the model's prediction at the [MASK] is read out of.
+      'representation' what the model's prediction at the [MASK] is read out of, 'nearest' the tokens nearest the [MASK]
+      without any model.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
@@ -24,7 +28,7 @@ class Method(NamedTuple):
       is trained step by step.
     fit: 'schedule': trained by its schedule; 'restarts': by a longer one from several starts, of which validation
       chooses; 'converged': the optimum on training inputs; 'whitened': likewise, after whitening these; 'on_test': the
-      optimum on the test inputs themselves, a bound for any training.
+      optimum on the test inputs themselves, a bound for any training; 'table': the commonest training labels.
     models: on which it makes sense.
   """
 
@@ -47,11 +51,11 @@ class Method(NamedTuple):
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',), models=MODELS),
-  'own_head': Method('own head', 'mask', False, False, '#999933', 'X', ':', ('head',), models=MODELS),
-  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',), models=MODELS),
+  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',), models=_LANGUAGE_MODELS),
+  'own_head': Method('own head', 'mask', False, False, '#999933', 'X', ':', ('head',), models=_LANGUAGE_MODELS),
+  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',), models=_LANGUAGE_MODELS),
   # A head like any other, so that it is trained as one.
-  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',), models=MODELS),
+  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
   'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
   'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', ('attention',)),
   'prompt_attention': Method(
@@ -86,12 +90,19 @@ METHODS = {
   'attention_constant': Method(
     'attention on constant G', 'tokens', False, False, '#882255', '<', '-.', ('attention',), models=('exact',)
   ),
+  'table': Method('table of tokens', 'nearest', False, False, '#000000', 'D', '--', (), 'table', (NONE,)),
+  'tokens': Method(
+    'logistic on tokens', 'nearest', False, False, '#882255', '<', '-', ('converged',), 'converged', (NONE,)
+  ),
 }
 
 # What an attention head reads, whole or in part.
 OF_SEQUENCE = ('sequence', 'probs', 'tokens')
 
-# Methods of the paper's protocol: fitted by schedule, and no control that reads only a part.
-PROTOCOL = tuple(
-  name for name, method in METHODS.items() if method.fit == 'schedule' and method.reads not in ('probs', 'tokens')
+# Methods of the main table and figures: the paper's protocol, fitted by schedule and no control that reads only a part
+# of what a model gives, and readers without a model beside it.
+MAIN = tuple(
+  name
+  for name, method in METHODS.items()
+  if method.reads == 'nearest' or (method.fit == 'schedule' and method.reads not in ('probs', 'tokens'))
 )

@@ -1,6 +1,15 @@
 """The tables of Figure 3: means, differences and gaps, by what the records have."""
 
-from figures_cases import cell_records, control_records, MEMORIES, memory_records, prompt_records, record, VANILLAS
+from figures_cases import (
+  cell_records,
+  control_records,
+  MEMORIES,
+  memory_records,
+  prompt_records,
+  record,
+  table_records,
+  VANILLAS,
+)
 from pandas import DataFrame as frame
 import pytest
 import scipy.stats
@@ -60,6 +69,13 @@ def test_trends_are_over_the_hmms_of_all_sizes():
   assert (row['n'], row['difference']) == ('9', f'{sum(gains) / 9:.1f} ± {half_width:.1f}')
   assert (row['Spearman'], float(row['p of the trend, Holm']) < 0.05) == ('1.00', True)
   assert 'trends' not in report.tables(frame(prompt_records()), False)
+
+
+def test_a_table_of_tokens_is_compared_with_what_reads_bert():
+  """Paired by task; and labels change by the number of tokens that are kept."""
+  assert {row['difference'] for row in _table('contrasts', table_records())} == {'5.0 ± 0.0'}
+  assert [row['k = 1'] for row in _table('nearest_tokens', table_records())] == ['25.0'] * 3
+  assert 'table of tokens no model' in _table('accuracy', table_records())[0]
 
 
 def test_trials_of_one_process_are_pretraining_seeds():

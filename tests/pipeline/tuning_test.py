@@ -6,7 +6,7 @@ import pathlib
 
 import jax
 import numpy as np
-from oracles import attention_by_the_paper, log_space_conditional, rows_of
+from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior, rows_of
 import pytest
 from run_cases import QUIET
 import scipy.special
@@ -97,6 +97,29 @@ def test_a_prompt_starts_as_its_settings_say(init, scale, settings):
   """From uniform entries of their scale, or from rows of the vocabulary, which have none."""
   tuner = tuning.build(changed(settings, 'prompt', init=init, init_scale=0.25), POINT, MODEL, 'prompt')
   assert (tuner.prompt.length, tuner.prompt.scale) == (settings.prompt.length, scale)
+
+
+@pytest.mark.parametrize('method', ['table', 'tokens'])
+def test_a_reader_without_a_model_chooses_how_many_tokens_it_reads_on_validation(method, settings, drawn, monkeypatch):
+  """The fewest of those that validate best."""
+  choose, fitted = optimal_heads._chosen, []
+  monkeypatch.setattr(optimal_heads, '_chosen', lambda fits, *how: fitted.append(fits) or choose(fits, *how))
+  for one, fits in zip(tune(settings, drawn, method), fitted, strict=True):
+    best = np.argmax([fits[count].is_right[40:48].mean() for count in range(LENGTH)])
+    assert one.measured['tokens_read'] == best
+    assert_accuracies(one, fits[best].is_right, drawn[1])
+
+
+def test_labels_change_where_the_posterior_of_fewer_tokens_gives_another(settings):
+  """The share of test labels, by sums of logarithms with rows of ones for what is not kept."""
+  distribution, downstream = distribution_and_tasks(settings, Point(4))
+  kept = [np.where(np.arange(LENGTH) <= count, downstream.inputs[48:], 10) for count in range(LENGTH)]
+  probs = log_space_posterior(distribution, rows_of(distribution, np.stack(kept))).smoothed_probs[:, :, 0]
+  for one in tune(settings, (distribution, downstream), 'table'):
+    task = downstream.tasks[one.task]
+    labels = (probs @ np.float64(task.task_weights).T).argmax(-1)
+    assert one.measured['changed_shares'] == (labels != task.labels[48:]).mean(1).tolist()
+  assert one.measured['changed_shares'][0] > one.measured['changed_shares'][-1] == 0
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):

@@ -36,7 +36,8 @@ def _names(records):
 @pytest.fixture
 def trial(tmp_path):
   """With the records of two methods."""
-  trial = _trial(tmp_path, num_states=(4,), models=('exact',), tasks_per_trial=1)
+  asked = dict(models=('exact',), methods=('head', 'prompt'))
+  trial = _trial(tmp_path, num_states=(4,), **asked, tasks_per_trial=1)
   for method in ('head', 'prompt'):
     add_record(trial, method=method)
   return trial
@@ -45,14 +46,16 @@ def trial(tmp_path):
 def test_records_are_those_that_are_asked_for(tmp_path):
   """A method or task that is no longer asked for stays on file, is not reported, and is not missing.
 
-  What is fitted to the exact G alone is not missing on BERT, nor fine-tuning on the exact model.
+  What is fitted to the exact G alone is not missing on BERT, nor fine-tuning on the exact model, nor a table on any.
   """
-  every, fewer = _trial(tmp_path), _trial(tmp_path, methods=('head', 'oracle_prompt', 'finetune'), tasks_per_trial=1)
+  every = _trial(tmp_path, methods=('head', 'prompt'))
+  fewer = _trial(tmp_path, methods=('head', 'oracle_prompt', 'finetune', 'table'), tasks_per_trial=1)
   for model in ('bert', 'exact'):
     for method in ('head', 'prompt'):
       add_record(every, model, method, (0, 1))
   assert _names(fewer.records()) == [(0, 'bert', 'head'), HEAD]
-  assert fewer.missing() == {(0, 'exact', 'oracle_prompt'), (0, 'bert', 'finetune')} == set(fewer.absent())
+  missing = {(0, 'exact', 'oracle_prompt'), (0, 'bert', 'finetune'), (0, 'none', 'table')}
+  assert fewer.missing() == missing == set(fewer.absent())
   assert len(every.records()) == 8 and not every.missing()
 
 

@@ -60,7 +60,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
     ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt'}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
-    ('converged', 'ridge', {'head_converged', 'head_whitened', 'probe_converged', 'head_best'}),
+    ('converged', 'ridge', {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best'}),
     ('restarts', 'number', {'oracle_prompt', 'attention_converged'}),
   ],
 )

@@ -36,6 +36,14 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, changes):
     settings_of(**changes)
 
 
+def test_methods_that_need_a_model_are_refused_without_one():
+  """Those that need none are taken with any models, also with none."""
+  assert settings_of(models=('exact',), methods=('head', 'table')).tuned_models == ('exact', 'none')
+  assert not settings_of(models=('none',), methods=('tokens',)).has_bert
+  with pytest.raises(SettingsError, match='^models'):
+    settings_of(models=('none',), methods=('head',))
+
+
 def test_settings_at_the_edge_of_what_fits_are_taken():
   """A cut text may be longer than BERT, and cells that no memory has do not matter.
 
@@ -72,7 +80,7 @@ def test_the_two_texts_of_the_paper_and_the_released_code():
 
 def test_the_grid_of_each_experiment():
   """Figure 3 (left) has HMMs; the right one memories and the HMMs of as many joint states; the last one N cells."""
-  assert settings_of().grid() == dict.fromkeys((Point(4), Point(10), Point(30)), ('head', 'prompt'))
+  assert settings_of().grid() == dict.fromkeys((Point(4), Point(10), Point(30)), ('head', 'prompt', 'table', 'tokens'))
   right = settings_of('paper', RIGHT)
   vanilla = dict.fromkeys((Point(4 * size) for size in (2, 3, 5, 7)), right.memory.vanilla_methods)
   assert right.grid() == vanilla | dict.fromkeys((Point(4, size, 1) for size in (2, 3, 5, 7)), ('attention',))
