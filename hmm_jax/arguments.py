@@ -1,8 +1,8 @@
 """The border of the library: arguments of public functions are converted and checked once, before anything compiles.
 
 Concrete float64 stays float64, whatever container it comes in, although `jax_enable_x64` is off. Traced arrays (inside
-`jax.jit`, `jax.vmap` or `jax.grad`) keep the type that JAX gave them. Values are checked if they are known, those of
-arrays with entries for each position only in the host's memory: reading others would wait for an accelerator.
+`jax.jit`, `jax.vmap` or `jax.grad`) keep the type that JAX gave them. Values of concrete arguments are checked, but those
+of arrays with a position axis only in host memory, since reading them from an accelerator would block.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +32,11 @@ def is_concrete(x: Any) -> bool:
 
 
 def array(name: str, x: Any) -> Any:
-  """Convert `x` to a numpy array of real numbers; a JAX array stays what it is.
+  """Convert `x` to a numpy array of real numbers; JAX arrays stay on their device.
 
-  Lists, tables, tensors, fractions, foreign byte orders and complex numbers without imaginary parts are converted, what
-  float32 cannot hold to float64. Raises ValueError for all else, such as masked arrays, sparse matrices and strings.
+  Accepts lists, data frames, tensors, fractions, any byte order, and complex numbers with zero imaginary part. Numbers
+  wider than 8 bytes become float64. A PRNG key passes for an argument named `key...`. Raises ValueError for anything
+  else, such as masked arrays, sparse matrices and strings.
   """
   if (isinstance(x, Array) or type(x) is np.ndarray) and x.dtype in _PLAIN:
     return x
@@ -134,9 +135,9 @@ def check_widths(parts: Sequence[Any], width: int) -> None:
 
 
 def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> FunctionT:
-  """`function`, or `call` in its place, of arguments that are converted and checked by their names and annotations.
+  """Wrap `function`, or `call` with the same parameters, so that arguments are converted and checked first.
 
-  They are distributions, what is annotated as an array, sizes, and temperatures that divide. Raises ValueError that
+  A parameter's name and annotation select the check: distribution, array, size or temperature. Raises ValueError that
   names the argument or field, its value and what is valid.
   """
   parameters = inspect.signature(function).parameters

@@ -14,7 +14,7 @@ _AXES = {'memory_probs': None, 'leave_one_out_read_probs': (-2, -1)}
 
 
 def shown(cls: ClassT) -> ClassT:
-  """The class of named tuples, of arrays such as probabilities, whose instances print shapes and mean entropies."""
+  """Give a NamedTuple class a one-line repr with shapes and mean entropies."""
   cls.__repr__ = _line  # type: ignore[assignment]
   return cls
 

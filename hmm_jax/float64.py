@@ -27,9 +27,9 @@ def in_float64(function: FunctionT) -> FunctionT:
 
 
 def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -> FunctionT:
-  """`jax.jit`, but concrete float64 arguments, arrays and distributions, stay float64.
+  """Jit `function`, and keep concrete arrays and distributions of float64 in float64 although x64 is off.
 
-  Results of float64 are float32 then; with `returns_float64` they are numpy arrays, or traced.
+  Float64 results are cast to float32, unless `returns_float64`: then they are numpy arrays, or tracers if traced.
   """
   compiled = jax.jit(function, **options)
   narrow = functools.wraps(function)(lambda *args, **named: narrowed(function(*args, **named)))

@@ -177,8 +177,8 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
     observed: [..., T] bools.
 
   Returns:
-    A JAX array. Of a float64 distribution, whose small numbers float32 would lose, a numpy array of float64; if the
-    tokens are traced a float64 tracer, for inference alone: `jax.numpy` needs `jax_enable_x64` for it.
+    A JAX array. For a float64 distribution a float64 numpy array, since float32 would lose small numbers. If the tokens
+    are also traced, a float64 tracer: pass it only to inference, since `jax.numpy` needs `jax_enable_x64` for it.
 
   Raises:
     ValueError: a token that is observed is not from 0 to V - 1, where values are known (`hmm_jax.arguments`); inside of
@@ -238,7 +238,7 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
 @arguments.converted
 def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
   """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
-  # JAX would transpose a product of float64 outside of `in_float64`.
+  # Multiply in float32: JAX would run the gradient's transposed product outside of `in_float64`, where it fails.
   factors = float64.narrowed((state_probs, hmm.joint_emission_matrix))
   return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
 

@@ -8,9 +8,9 @@ A state may have a part that never moves, such as a memory: with E = C H joint s
 of a configuration c and a hidden state h. The transition matrix is that of h alone, and a step costs O(C H^2).
 A plain chain has C = 1 and E = H.
 
-Arithmetic is float64 whatever the arrays are. Concrete float64, such as a numpy array, enters it as it is, so that a
-log-likelihood of -inf means probability zero; float32 and traced arrays have lost numbers below 1e-38 before. Results
-have the type of the likelihoods, without `jax_enable_x64` float32.
+Arithmetic is float64 for every input type. Concrete float64, such as a numpy array, enters without rounding, so a
+log-likelihood of -inf means probability zero. float32 inputs, and inputs traced without `jax_enable_x64`, cannot hold
+numbers below 1e-38. Results have the likelihoods' type; without `jax_enable_x64` float64 becomes float32.
 A sequence whose evidence is so improbable that underflow of scaled messages could matter is recomputed with logarithms.
 TPUs have no float64: there inference runs on the host.
 """

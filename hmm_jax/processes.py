@@ -48,7 +48,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   given = np.atleast_3d(arguments.array('transition_matrices', transition_matrices))
   check_probs('transition_matrices', given, given.shape[:2] + given.shape[1:2], axis=(0, 2))
   T = float64(given)
-  # Up to which share of themselves numbers are equal that rounding may have moved apart; 0 is equal to 0 alone.
+  # Relative tolerance for numbers that differ by rounding; 0 equals only 0.
   rounding = 1e-6 if np.array_equal(T, np.float32(T)) else 1e-12
   are_equal = functools.partial(np.isclose, rtol=rounding, atol=0)
   T = T / T.sum((0, 2))[:, None]
@@ -60,7 +60,9 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   else:
     possible = _recurrent(A)
     if not possible.any():
-      raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs')
+      raise ValueError(
+        'transition_matrices have several stationary laws; valid are matrices with one, or give initial_probs'
+      )
     pi = stationary_probs(A)
   T, pi = T[:, possible][:, :, possible], pi[possible]
   A, W = T.sum(0), T.sum(2).T
@@ -99,13 +101,13 @@ def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
   system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
   solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]
   recurrent = _recurrent(A.T)
-  # Rounding may make it positive where no path returns.
+  # Rounding may leave transient states a small positive probability.
   probs = np.where(recurrent if recurrent.any() else True, np.maximum(solution, 0), 0)
   return probs / probs.sum()
 
 
 def _recurrent(transition_matrix: np.ndarray) -> np.ndarray:
-  """The states that every state leads to, [H] bool: where the stationary law is positive; none if it is not unique."""
+  """States reachable from every state, [H] bool: the support of the stationary law; all False if it is not unique."""
   return np.all([reachable(transition_matrix, start) for start in np.eye(len(transition_matrix), dtype=bool)], axis=0)
 
 

@@ -33,7 +33,7 @@ def alias_table(probs: Array | np.ndarray) -> AliasTable:
   """The alias table, in float32, of each distribution on the last axis of `probs` (Walker 1977)."""
 
   def one(row: Array) -> tuple[Array, Array]:
-    # Of whatever type: thresholds are compared with 24 random bits, which narrower types cannot hold.
+    # float32 for every input type: narrower types cannot hold the 24 random bits that thresholds are compared with.
     row, size = row.astype(jnp.float32), row.shape[0]
 
     def settle(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -1,4 +1,4 @@
-"""Readers without a model: they answer from the tokens nearest the [MASK] alone."""
+"""Readers without a model: they see only the tokens nearest the [MASK]."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   """The positions [n, T - 1] of the tokens of inputs [n, T], the nearest to the [MASK] first.
 
-  Of two at the same distance the later one comes first.
+  If two tokens are equally near, the later one comes first.
 
   Raises:
     ValueError: an input does not have exactly one [MASK] (id `num_tokens`).
@@ -19,7 +19,7 @@ def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   if (is_mask.sum(1) != 1).any():
     raise ValueError(f'inputs have a row without exactly one [MASK]; valid is one in each row, with id {num_tokens}')
   shifts = np.arange(is_mask.shape[1]) - is_mask.argmax(1)[:, None]
-  # The [MASK] itself is first; a quarter less puts the later of two first.
+  # Subtracting 0.25 puts the later of two equally near tokens first; the [MASK] sorts first and is dropped.
   return np.abs(shifts - 0.25).argsort(1)[:, 1:]
 
 
@@ -46,8 +46,8 @@ def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
 def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
   """The answers [m] of a table of training texts to tokens [m, K], in the order of `nearest_tokens`.
 
-  argmax_c #{i: y_i = c, train_i[:k] = tokens[:k]}, with y the training labels and k the longest length, at most K, for
-  which one class has more such training texts than any other; the first of the commonest labels if there is none.
+  argmax_c #{i: y_i = c, train_i[:k] = tokens[:k]}, with y the training labels and k the longest length, at most K, at
+  which one class is strictly most frequent. If there is none, the answer is the commonest training label.
 
   Args:
     train: [n, K] tokens of the training texts.
@@ -59,7 +59,7 @@ def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray
   [1, 0, 0]
   """
   n, classes = len(train_labels), np.eye(train_labels.max() + 1)[train_labels]
-  # Texts with the same tokens so far have the same prefix.
+  # `prefix` numbers the distinct sequences of tokens read so far.
   prefix, answers = np.zeros(n + len(tokens), int), np.full(len(tokens), classes.sum(0).argmax())
   for column in np.concatenate([train, tokens]).T:
     _, prefix = np.unique(prefix * (column.max() + 1) + column, return_inverse=True)

@@ -233,8 +233,8 @@ def _check_params(model: MaskedLM, params: Any) -> None:
   except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
     reason = textwrap.shorten(str(error), 200)
     raise ValueError(
-      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those of `pretrain`, '
-      'of an ExactModel a distribution'
+      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those that `pretrain` returned, '
+      'or for an ExactModel a distribution'
     )
 
 

@@ -32,7 +32,7 @@ def check(settings: Settings, distribution: HMM | MemoryHMM, documents: np.ndarr
   never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
   valid = f'one whose hidden states all occur; states {never[:10]} never occur'
   require(not never, 'distribution', settings.distribution, valid)
-  valid = 'one whose texts depend on the first state or memory: all draws of mu gave all of them one label'
+  valid = 'one whose texts reveal the first state or memory; here every draw of mu gives all training inputs one label'
   require(_has_tasks(settings, lambda _: distribution), 'distribution', settings.distribution, valid)
   if documents is not None:
     are_possible = possible(distribution, documents)

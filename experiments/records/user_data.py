@@ -122,7 +122,9 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
     ids = np.loadtxt(file, np.int64, encoding='utf-8-sig') if is_text else np.load(file, allow_pickle=False)
   ids = np.atleast_2d(ids)
   if ids.dtype.kind not in 'iu' or ids.ndim > 2 or not ids.size:
-    raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not some integers [documents, length] or [length]')
+    raise ValueError(
+      f'it has dtype {ids.dtype} and shape {ids.shape}, not integers [documents, length] or [length], at least one'
+    )
   check_ids('tokens', ids, num_tokens)
   return ids.astype(token_dtype(num_tokens))
 

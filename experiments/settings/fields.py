@@ -47,7 +47,7 @@ def require(holds: Any, name: str, value: Any, valid: str) -> None:
 
 
 def printable(text: str, kept: str = '') -> str:
-  r"""Replace each unprintable character that is not in `kept`, such as that of an escape sequence, by its \x1b."""
+  r"""Replace unprintable characters, except those in `kept`, with escapes such as \x1b."""
   return ''.join(char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text)
 
 

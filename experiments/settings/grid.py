@@ -156,7 +156,7 @@ class Settings(groups.Experiment):
 
   @property
   def tuned_models(self) -> tuple[str, ...]:
-    """The models that methods are tuned on, and none for those that need none."""
+    """The models to tune on, and 'none', the model name of methods that need no model."""
     return tuple(dict.fromkeys((*self.models, NONE)))
 
   def tuning(self, method: str) -> groups.TuneSettings:

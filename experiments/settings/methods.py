@@ -5,13 +5,13 @@ from typing import NamedTuple
 # The models for tuning: the pretrained BERT, the exact model, the BERT that pretraining starts from, the pretrained
 # BERT of another draw of the same size, and the user's own model.
 _LANGUAGE_MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
-# The name of no model, for methods that read tokens alone.
+# The model name in records of methods that use no model.
 NONE = 'none'
 MODELS = (*_LANGUAGE_MODELS, NONE)
 
 
 class Method(NamedTuple):
-  """One way to solve a downstream task on a pretrained model.
+  """One way to solve a downstream task: what is trained, on which models, and its look in figures.
 
   Attributes:
     label: what tables and figures call it.

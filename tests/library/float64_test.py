@@ -69,7 +69,7 @@ def test_tokens_of_a_wide_chain_keep_their_numbers():
 
 
 def test_slopes_beside_float64_are_those_of_float32():
-  """By the float32 rows and by the float32 chain, whatever transforms are around."""
+  """Gradients by float32 rows, and by a float32 chain, are the same if the other argument is float64."""
   wide, rows = hj.processes.mess3(), np.random.default_rng(0).random((2, 4, 3))
   narrow, narrow_rows = jax.tree.map(np.float32, (wide, rows))
   total = lambda hmm, rows: (hj.conditional_token_probs(hmm, rows) ** 2).sum()
