@@ -1,8 +1,8 @@
 """The border of the library: arguments of public functions are converted and checked once, before anything compiles.
 
 Concrete float64 stays float64, whatever container it comes in, although `jax_enable_x64` is off. Traced arrays, inside
-of `jax.jit`, `jax.vmap` or `jax.grad`, keep the type that JAX gave them. Values of concrete arguments are checked; those
-of arrays with a position axis only in host memory, since reading them from an accelerator would block.
+of `jax.jit`, `jax.vmap` or `jax.grad`, keep the type that JAX gave them. Values of concrete arguments are checked, of
+arrays with a position axis only in host memory, since reading them from an accelerator would block.
 """
 
 from collections.abc import Callable, Sequence
