@@ -37,8 +37,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, changes):
 
 
 def test_methods_that_need_a_model_are_refused_without_one():
-  """Those that need none are taken with any models, also with none."""
-  assert settings_of(models=('exact',), methods=('head', 'table')).tuned_models == ('exact', 'none')
+  """Those that need none are not."""
   assert not settings_of(models=('none',), methods=('tokens',)).has_bert
   with pytest.raises(SettingsError, match='^models'):
     settings_of(models=('none',), methods=('head',))
