@@ -131,6 +131,7 @@ def test_a_run_leaves_records_table_and_figures(finished):
     assert kinds_of(record) == ('grid',)
     assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
+    assert (record['kl_at_mask'] is None) == (record['model'] == 'none')
     assert record['model'] in ('exact', 'none') or record['kl_at_mask'] >= 0
   labels = {(r['task'], r['majority_accuracy'], r['smallest_margin'], r['trial_id']) for r in records}
   assert [task for task, *_ in sorted(labels)] == [0, 1]
