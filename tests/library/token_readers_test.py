@@ -13,8 +13,7 @@ def test_tokens_nearest_the_mask_come_first_and_are_kept(mask, order):
   """Wherever the [MASK] is; of two at the same distance the later one is first."""
   text = np.insert(np.arange(V), mask, V)
   assert token_readers.nearest_tokens([text], V).tolist() == [text[order].tolist()]
-  text[order[2]] = V
-  assert token_readers.keep_nearest([np.insert(np.arange(V), mask, V)], V, 2).tolist() == [text.tolist()]
+  assert (token_readers.keep_nearest([text], V, 2) == np.where(np.isin(range(4), order[:2]), text, V)).all()
 
 
 def test_a_text_without_one_mask_is_refused():
