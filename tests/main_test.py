@@ -131,6 +131,7 @@ def test_a_run_leaves_records_table_and_figures(finished):
     assert kinds_of(record) == ('grid',)
     assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
+    assert (record['kl_at_mask'] is None) == (record['model'] == 'none')
     assert record['model'] in ('exact', 'none') or record['kl_at_mask'] >= 0
   labels = {(r['task'], r['majority_accuracy'], r['smallest_margin'], r['trial_id']) for r in records}
   assert [task for task, *_ in sorted(labels)] == [0, 1]
@@ -158,7 +159,8 @@ def test_experiments_share_the_trials_of_a_workdir(finished):
   """What one experiment has of another's grid is read back, and reported under the name that asks for it."""
   assert 'pretraining' in finished.memory_printed and 'pretraining' not in finished.prompt_printed
   of_hmm = [record for record in _records(finished.memory_files) if not record['memory_size']]
-  assert [{**record, 'experiment': 'prompt_vs_head'} for record in of_hmm] == _records(finished.prompt_files)
+  on_models = [record for record in _records(finished.prompt_files) if record['model'] != 'none']
+  assert [{**record, 'experiment': 'prompt_vs_head'} for record in of_hmm] == on_models
 
 
 def test_a_second_run_only_reports(finished):
@@ -184,7 +186,7 @@ def test_a_folder_of_records_is_verified(recorded):
   contents = lambda: {path: path.read_bytes() for path in recorded.rglob('*') if path.is_file()}
   before = contents()
   printed = _finish('--mode=verify', f'--workdir={recorded}')
-  assert 'pretraining 40/40' in printed and '8 records of 1 trials' in printed
+  assert 'pretraining 40/40' in printed and '12 records of 1 trials' in printed
   assert contents() == before
 
 

@@ -254,13 +254,13 @@ def _size_cells(rows: pd.DataFrame) -> Row:
 
 
 def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
-  """The share of labels in percent that change if only k tokens are kept, mean over units, of records with their unit.
+  """The mean share of labels in percent that change if only k tokens are kept.
 
   A row for each distribution and a column for each k; without the method `table` there are no rows.
   """
-  tables, place = statistics.select(records, method='table'), [*Point._fields, 'unit']
-  shares = pd.DataFrame(list(tables.get('changed_shares', ())), pd.MultiIndex.from_frame(tables[place]))
-  return 100 * shares.groupby(level=place).mean().groupby(level=place[:-1]).mean()
+  tables = statistics.select(records, method='table')
+  shares = pd.DataFrame(list(tables.get('changed_shares', ())), pd.MultiIndex.from_frame(tables[[*Point._fields]]))
+  return 100 * shares.groupby(level=[*Point._fields]).mean()
 
 
 def _name_of(point: Point, points: Points) -> Row:

@@ -51,13 +51,12 @@ def test_the_left_figure_shows_an_untrained_bert_beside_the_pretrained_one():
 
 
 def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
-  """The second has a line for each size, in percent by the number of tokens that are kept; it needs such a reader."""
+  """The second has a line for each size, in percent by the number of tokens that are kept."""
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
   _, _, lines, *_ = _drawn(figures.figure_3_left, table_records() + untrained)
   assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
   _, _, lines, *_ = _drawn(figures.nearest_tokens, table_records())
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
-  assert figures.nearest_tokens(frame(prompt_records()), figure_settings()) is None
 
 
 def test_the_right_figure_draws_memory_and_vanilla():

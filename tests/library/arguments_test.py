@@ -121,6 +121,9 @@ REFUSED = {
   'sparse': scipy.sparse.csr_array(SQUARES),
   'imaginary': SQUARES + 1e-9j,
   'strings': SQUARES.astype(str),
+  'below the least float64': [[0.5, Fraction(1, 10**400)], [0.25, 0.75]],
+  'a key': KEY,
+  'nothing': None,
   'objects': np.array([[None, 0.5], ['0.25', 0.75]]),
   'infinite': np.array([[0.5, np.inf], [0.25, 0.75]]),
 }

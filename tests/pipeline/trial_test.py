@@ -75,17 +75,6 @@ def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
   assert {name: hashlib.sha256(np.asarray(x).tobytes()).hexdigest()[:16] for name, x in drawn.items()} == _DRAWN
 
 
-def test_a_reader_without_a_model_needs_none(tmp_path, monkeypatch):
-  """No gap is measured, whatever models are asked for, and no BERT is pretrained."""
-  settings = settings_of('smoke', models=('bert',), methods=('table',), tasks_per_trial=1)
-  trial = trial_lib.Trial(settings, Point(4), 0, tmp_path)
-  monkeypatch.setattr(trial_lib, 'ideals_of', lambda *_: None)
-  assert trial_lib.run(trial, QUIET)
-  (record,) = trial.records()
-  assert (record['model'], record['kl_at_mask'], record['bayes_floor']) == ('none', None, None)
-  assert record['accuracy'] > record['majority_accuracy']
-
-
 @pytest.mark.slow
 def test_all_that_is_exact_stays_on_its_device(tmp_path):
   """Where the exact device is not the first, as on a TPU's host, the distribution and the texts are on it."""

@@ -17,6 +17,7 @@ from experiments.settings.grid import Point
 from experiments.studies import registry
 from hmm_jax import processes
 from hmm_jax.distribution_files import save_distribution
+from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 
 # Two cells, of which state 2 alone reads the second; nothing begins in it.
@@ -145,6 +146,13 @@ def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
     assert _resolved(tmp_path, distribution=each)[0] == settings
   with pytest.raises(SettingsError, match='^distribution is '):
     _resolved(tmp_path, distribution=f'~/{name}*.json')
+
+
+def test_small_numbers_are_kept(tmp_path):
+  """A probability that float32 takes for 0 stays in the copy that trials use."""
+  process = HMM(np.eye(2)[0], np.array([[1 - 1e-60, 1e-60], [0.5, 0.5]]), np.eye(2))
+  _, given = _resolved(tmp_path, distribution=_written(tmp_path / 'small.npz', process))
+  assert [arrays['transition_matrix'][0, 1] for arrays in given.values()] == [1e-60]
 
 
 def test_a_kept_file_is_found_by_its_kind(tmp_path):
