@@ -113,7 +113,7 @@ def test_what_a_model_leaves_out_falls_back(own):
     ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=SMALLEST)),
     ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
     ('shape (2, 3); valid is (2, 2)', lambda tune: tune(head=hj.Linear(3))),
-    ('prompt_length is -1; valid is an integer of at least 0', lambda tune: tune(prompt_length=-1)),
+    ('prompt_length is -1; valid is an integer from 0', lambda tune: tune(prompt_length=-1)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
     ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
   ],
