@@ -130,9 +130,14 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
 
 def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
-  """The fields of a distribution as numpy arrays: integers, and probabilities in float64."""
+  """The fields of a distribution: int32; float32 if that holds each number, as those of a draw; else float64."""
+
+  def narrowest(array: np.ndarray) -> np.ndarray:
+    narrow = array.astype(np.float32)
+    return narrow if (narrow == array).all() else array.astype(np.float64)
+
   fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
-  return {name: array.astype(np.int32 if name == 'cell_index' else np.float64) for name, array in fields.items()}
+  return {name: array.astype(np.int32) if name == 'cell_index' else narrowest(array) for name, array in fields.items()}
 
 
 def _digest(arrays: Arrays) -> str:
