@@ -3,7 +3,10 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax.arguments import converted
 
+
+@converted
 def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   """The positions [n, T - 1] of the tokens of inputs [n, T], the nearest to the [MASK] first.
 
@@ -23,6 +26,7 @@ def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   return np.abs(shifts - 0.25).argsort(1)[:, 1:]
 
 
+@converted
 def nearest_tokens(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   """The tokens [n, T - 1] of inputs [n, T], the nearest to the [MASK] first.
 
@@ -32,6 +36,7 @@ def nearest_tokens(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   return np.take_along_axis(np.asarray(inputs), nearest_first(inputs, num_tokens), 1)
 
 
+@converted
 def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
   """The inputs [n, T] with [MASK] in place of all tokens but the `count` nearest the [MASK].
 
@@ -43,6 +48,7 @@ def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
   return kept
 
 
+@converted
 def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
   """The answers [m] of a table of training texts to tokens [m, K], in the order of `nearest_tokens`.
 
