@@ -16,6 +16,7 @@ _PLACES = {
   'prompt_vs_head': _GRID,
   'memory_vs_vanilla': _GRID,
   'memory_cells': _GRID,
+  'plateau': ('studies.plateau', 'studies.settings:PlateauSettings'),
   'recipes': ('studies.recipes', 'studies.settings:RecipeSettings'),
   'benchmark': ('studies.benchmark.study', 'studies.benchmark.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),

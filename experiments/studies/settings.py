@@ -87,3 +87,19 @@ class RecipeSettings(Settings):
       except (SyntaxError, ValueError):
         changes[name] = value
     return changes
+
+
+class PlateauSettings(Settings):
+  """The settings of prompt_vs_head, and where its pretrainings are looked at."""
+
+  checkpoints: tuple[int, ...] = setting('pretraining steps after which the methods are tuned on BERT', least=0)
+
+  def check(self) -> None:
+    super().check()
+    require(self.models == ('bert',), 'models', self.models, "('bert',), the only pretrained model")
+    require(not self.given, 'distribution', self.distribution, "'': the study draws its HMMs")
+    require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
+    steps, each = self.checkpoints, self.pretrain.steps_per_call
+    fits = steps == tuple(sorted(steps)) and steps[-1] == self.pretrain.num_steps
+    valid = f'ascending multiples of pretrain.steps_per_call, {each}, that end with pretrain.num_steps'
+    require(fits and not any(step % each for step in steps), 'checkpoints', steps, valid)

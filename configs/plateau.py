@@ -1,0 +1,51 @@
+"""Do some of the paper's BERTs stay on the plateau on which they predict token frequencies?
+
+Claim, written down before the runs: docs/findings/lower_numbers.md.
+
+Command: python -m experiments.main --config=plateau[:small|paper_recipe|half_rate|double_rate|smoke]
+
+HMMs, inputs and tasks are those of prompt_vs_head, drawn by its settings and keys. Each BERT is pretrained here. Head,
+prompt and probe are tuned on it at `checkpoints`; KL at the [MASK] is measured every `pretrain.measure_every` steps.
+
+`small` has the recipe of prompt_vs_head:small. `paper_recipe` has the paper's, scaled down: AdamW, 8 chunks of 512
+tokens, 5% of positions selected, 1,875 steps in place of 37,500, and a learning rate of 1.2e-3. This is 20 times the
+paper's 1e-5 for a twentieth of the steps, times 768 / 128 for the width. `half_rate` and `double_rate` have half and
+double that rate.
+"""
+
+import ml_collections
+
+from configs import base
+
+SCALES = ('small', 'paper_recipe', 'half_rate', 'double_rate', 'smoke')
+# Factors of the learning rate.
+_RATES = {'paper_recipe': 1.0, 'half_rate': 0.5, 'double_rate': 2.0}
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """One of SCALES; raises ValueError for another."""
+  if scale not in SCALES:
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
+  config = base.get_config('smoke' if scale == 'smoke' else 'small')
+  config.update(experiment='plateau', scale=scale, models=('bert',), methods=('head', 'prompt', 'probe', 'table'))
+  config.figures = ()
+  config.figure = base.figure(width=5.6, height=4.4)
+  if scale == 'smoke':
+    config.checkpoints = (20, 40)
+    return config
+  config.update(num_states=(4, 10, 15, 30), num_trials=5)
+  config.pretrain.update(steps_per_call=25, measure_every=25)
+  config.checkpoints = (25, 50, 75, 100, 150, 300, 600)
+  if scale in _RATES:
+    _paper_recipe(config, 1.2e-3 * _RATES[scale])
+  if scale in ('half_rate', 'double_rate'):
+    config.update(num_states=(4, 30), num_trials=3)
+  return config
+
+
+def _paper_recipe(config: ml_collections.ConfigDict, learning_rate: float) -> None:
+  config.num_states = (4, 10, 25, 30)
+  config.corpus.chunk_length = config.bert.max_positions = 512
+  config.pretrain.update(optimizer='adamw', num_steps=1875, batch_size=8, learning_rate=learning_rate, warmup_steps=25)
+  config.pretrain.update(mask_rate=0.05, measure_every=125)
+  config.checkpoints = (375, 750, 1875)

@@ -1,0 +1,160 @@
+"""Head, prompt and probe along the pretraining of BERTs, which begins on a plateau: BERT predicts token frequencies."""
+
+import functools
+import pathlib
+
+import jax
+from jax import Array
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+import scipy.special
+
+from experiments.analysis import figures as figures_lib
+from experiments.analysis.statistics import by_unit, percent, select
+from experiments.analysis.tables import share, Table, table
+from experiments.pipeline import pretraining, trial as trial_lib, tuning
+from experiments.pipeline.trial import Trial
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS, NONE
+from experiments.studies.settings import PlateauSettings
+from experiments.studies.study import in_parts, Part, Row, Study
+from hmm_jax import bayes_gap
+
+# A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
+LEFT = 0.5
+# The unit of every interval.
+_HMM = ['num_states', 'trial']
+
+
+def _parts(settings: PlateauSettings) -> dict[str, Part]:
+  """A part for each pretraining, the first of every size before the second of any."""
+  return {f'H{point.num_states}_{trial}': functools.partial(_along, point, trial) for point, trial in settings.draws()}
+
+
+def _along(point: Point, number: int, settings: PlateauSettings, key: Array, reporter: Reporter) -> list[Row]:
+  """The records of one pretraining; `key` is unused, since a trial has its own."""
+  # The path is not used.
+  trial, tasks, rows = Trial(settings, point, number, pathlib.Path()), [*range(settings.tasks_per_trial)], list[Row]()
+  with trial_lib.precisely():
+    hmm, downstream = trial_lib.draw(trial)
+    size, inputs = settings.measure.batch_size, downstream.inputs[downstream.splits['test']]
+    ideal = bayes_gap.ideal_at_mask(hmm, inputs[: settings.measure.num_inputs], batch_size=size)
+    same: Row = {'num_states': point.num_states, 'trial': number, 'unigram_gap': unigram_gap(ideal)}
+
+    def tuned(params: object, methods: list[str], **fields: object) -> None:
+      frozen = tuning.FrozenModel('bert' if params else NONE, model, params, lambda inputs: inputs)
+      for method in methods:
+        for one in tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter):
+          of_task = {name: one.measured[name] for name in ('accuracy', 'majority_accuracy')}
+          rows.append({**same, **fields, 'task': one.task, 'method': method, **of_task})
+
+    model = pretraining.tuned_model(settings.bert_module())
+    on_bert = [method for method in trial.methods if 'bert' in METHODS[method].models]
+    tuned(None, [method for method in trial.methods if method not in on_bert], step=None, kl_at_mask=None)
+    every, last = settings.pretrain.measure_every, settings.pretrain.num_steps
+    steps = tuple(sorted({*settings.checkpoints, *range(0, last, every), last}))
+    for step, params in pretraining.params_along(settings, hmm, trial.keys().pretraining, steps, reporter):
+      kl = bayes_gap.measure_gap(model, params, ideal, batch_size=size).kl
+      reporter.say(f'step {step}: KL at [MASK] {kl:.3f} of {same["unigram_gap"]:.3f} nats')
+      if step in settings.checkpoints:
+        tuned(jax.device_put(params), on_bert, step=step, kl_at_mask=kl)
+      else:
+        nothing = dict.fromkeys(('task', 'method', 'accuracy', 'majority_accuracy'))
+        rows.append({**same, 'step': step, 'kl_at_mask': kl, **nothing})
+  return rows
+
+
+def unigram_gap(ideal: bayes_gap.Ideal) -> float:
+  """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts token frequencies alone."""
+  probs = np.float64(ideal.token_probs)[:, 0]
+  return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
+
+
+def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
+  """All tables, from records alone."""
+  steps, without = _on_bert(records), records[records['step'].isna()]
+  last = steps[steps['step'] == steps['step'].max()]
+  hmm = lambda rows: dict(zip(('|H|', 'HMM'), map(str, rows[_HMM].iloc[0])))
+  beside = {trial: rows for trial, rows in without.groupby(_HMM)}
+  return {
+    'left': table(
+      'BERTs whose KL at the [MASK] is below half of the unigram gap after the last step; percent [95% interval]',
+      [
+        {'|H|': str(size), 'left the plateau': share(rows.groupby('trial')['gap_share'].first() < LEFT)}
+        for size, rows in last.groupby('num_states')
+      ],
+    ),
+    'ends': table(
+      'After the last step, by HMM: KL at the [MASK] and unigram gap in nats; test accuracy in percent',
+      [
+        hmm(rows)
+        | {'KL': f'{rows["kl_at_mask"].iloc[0]:.3f}', 'unigram gap': f'{rows["unigram_gap"].iloc[0]:.3f}'}
+        | _accuracies(pd.concat([rows, beside.get(trial, rows[:0])]), '{0.mean:.1f}')
+        for trial, rows in last.groupby(_HMM)
+      ],
+    ),
+    'along': table(
+      'Along pretraining: KL at the [MASK] as a share of the unigram gap, and test accuracy, in percent, mean [95% '
+      'interval over HMMs]',
+      [
+        {'|H|': str(size), 'step': f'{step:g}', 'n': str(rows['trial'].nunique())}
+        | {'KL, % of gap': f'{100 * by_unit(rows, "gap_share", _HMM).mean():.1f}'}
+        | _accuracies(rows, '{0}')
+        for (size, step), rows in steps.groupby(['num_states', 'step'])
+      ],
+    ),
+  }
+
+
+def _on_bert(records: pd.DataFrame) -> pd.DataFrame:
+  """The records of methods on BERT, with KL as a share of the unigram gap."""
+  records = records.assign(gap_share=records['kl_at_mask'] / records['unigram_gap'])
+  return records.dropna(subset=['step', 'method'])
+
+
+def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
+  """The mean accuracy of each method, and of the majority class, by their headings."""
+  found = {
+    METHODS[name].label: percent(select(rows, method=name), 'accuracy', _HMM) for name in rows['method'].unique()
+  }
+  found['majority'] = percent(rows, 'majority_accuracy', _HMM)
+  return {heading: form.format(one) for heading, one in found.items()}
+
+
+@figures_lib.styled
+def draw(records: pd.DataFrame, settings: PlateauSettings) -> matplotlib.figure.Figure:
+  """Accuracy against KL as a share of the unigram gap, a panel for each |H|; each mark is an HMM at a step."""
+  steps = _on_bert(records)
+  figure, panels = figures_lib.panels(settings.figure, steps['num_states'].nunique())
+  for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
+    for method, rows in of_size.groupby('method'):
+      means = 100 * rows.groupby(['trial', 'step'])[['gap_share', 'accuracy']].mean()
+      style = figures_lib.style_of(str(method)) | dict(linestyle='', markersize=4, markerfacecolor='none')
+      axes.plot(means['gap_share'], means['accuracy'], label=METHODS[str(method)].label, **style)
+    axes.axhline(
+      100 * by_unit(of_size, 'majority_accuracy', _HMM).mean(), color='0.45', linestyle='-.', label='majority class'
+    )
+    axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
+    axes.xaxis.set_inverted(True)
+  panels[0].set_ylabel('test accuracy (%)')
+  counts = steps.groupby('num_states')['trial'].nunique()
+  figures_lib.finish(
+    figure, records, figures_lib.counted(list(counts), 'HMMs', spread=False), 'a mark for each HMM and step'
+  )
+  return figure
+
+
+def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matplotlib.figure.Figure]:
+  return {'plateau': draw(records, settings)}
+
+
+def _check(settings: PlateauSettings) -> None:
+  """Raise SettingsError where this machine lacks what the settings ask for."""
+  pretraining.check(settings.bert, 'bert')
+  pretraining.check_mesh(settings)
+
+
+STUDY = Study(in_parts(_parts), _tables, _figures, _check)
