@@ -11,10 +11,12 @@ import pytest
 
 from . import stand_ins
 
-# Each stands for `python` on the path of the script.
-TELLS = '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-no} of $HMM_JAX_RUNS"\n'
-TELLS_WORDS = '#!/bin/sh\npwd\nprintf "%s\\n" "$@"\n'
-EXITS = '#!/bin/sh\nexit "$CUDA_VISIBLE_DEVICES"\n'
+# Each stands for `python` on the path of the script. It ends with the number of its GPU.
+TELLS = """#!/bin/sh
+pwd
+printf '%s\\n' "$@" "${CUDA_VISIBLE_DEVICES-no} of $HMM_JAX_RUNS"
+case $CUDA_VISIBLE_DEVICES in [0-9]) exit "$CUDA_VISIBLE_DEVICES" ;; esac
+"""
 # Until there is a file `end`; a second signal that comes before would be seen.
 WAITS = """#!/bin/sh
 trap 'echo TERM; status=143' TERM
@@ -62,33 +64,23 @@ def test_a_signal_is_passed_on_once(tmp_path, number, status):
   assert code == status and _logs(tmp_path) == [f'{seen}ends\n'] * 2
 
 
-def test_the_status_is_the_first_that_is_not_0(tmp_path):
-  status, _, _ = _end(_start(tmp_path, '3', 'any', python=EXITS, CUDA_VISIBLE_DEVICES='0,3,1'))
-  assert status == 3
-
-
 @pytest.mark.parametrize(
-  ('nvidia_smi', 'variables', 'told'),
+  ('nvidia_smi', 'variables', 'told', 'ended'),
   [
-    ('printf "0\\n1\\n"', {}, ['0 of 2', '1 of 2']),
-    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': '6,7,8'}, ['6 of 2', '7 of 2']),
-    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': ''}, [' of 2', ' of 2']),
-    ('echo no driver; exit 9', {}, ['no of 2', 'no of 2']),
+    ('printf "0\\n1\\n"', {}, ['0', '1'], 1),
+    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': '6,7,8'}, ['6', '7'], 6),
+    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': ''}, ['', ''], 0),
+    ('echo no driver; exit 9', {}, ['no', 'no'], 0),
   ],
 )
-def test_each_run_has_a_gpu_of_its_own(tmp_path, nvidia_smi, variables, told):
-  """Of those that CUDA is allowed, or else of all that there are; and is told how many runs there are."""
-  status, _, err = _end(_start(tmp_path, '2', 'any', python=TELLS, nvidia_smi=nvidia_smi, **variables))
-  assert status == 0, err
-  assert [log.strip('\n') for log in _logs(tmp_path)] == told
-
-
-def test_a_run_is_given_every_word(tmp_path):
-  """From any folder."""
-  flag = "--config.methods=('head', 'prompt')"
-  _end(_start(tmp_path, '1', 'theory:smoke', flag, python=TELLS_WORDS))
-  (log,) = _logs(tmp_path)
-  assert log.splitlines() == [str(ROOT), '-m', 'experiments.main', '--config=theory:smoke', flag]
+def test_each_run_has_every_word_and_a_gpu_of_its_own(tmp_path, nvidia_smi, variables, told, ended):
+  """Of those that CUDA is allowed, or else of all that there are; the status is the first that is not 0."""
+  words = '--config=theory:smoke', "--config.methods=('head', 'prompt')"
+  process = _start(tmp_path, '2', 'theory:smoke', words[1], python=TELLS, nvidia_smi=nvidia_smi, **variables)
+  status, _, _ = _end(process)
+  assert status == ended
+  expected = [[str(ROOT), '-m', 'experiments.main', *words, f'{gpu} of 2'] for gpu in told]
+  assert [log.splitlines() for log in _logs(tmp_path)] == expected
 
 
 @pytest.mark.parametrize('words', ['', '0 any', '2', '3 any'])

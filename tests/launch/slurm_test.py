@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import json
 import os
 import pathlib
 import shutil
@@ -66,7 +65,7 @@ def _wait(is_there, seconds, what):
   return found
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture
 def slurm():
   """The environment in which commands find it; the daemons are stopped by their ids."""
   with tempfile.TemporaryDirectory(prefix='slurm-') as name, contextlib.ExitStack() as daemons:
@@ -77,14 +76,8 @@ def slurm():
     (folder / 'key').chmod(0o400)
     env = {**os.environ, 'PATH': PATH, 'SLURM_CONF': str(folder / 'slurm.conf')}
     (folder / 'slurm.conf').write_text(_conf(folder))
-    paths = {
-      'socket': 'munge.socket',
-      'key-file': 'key',
-      'pid-file': 'pid',
-      'seed-file': 'seed',
-      'log-file': 'munge.log',
-    }
-    options = [f'--{option}={folder / path}' for option, path in paths.items()]
+    options = [f'--{name}={folder}/munge.{name[:-5]}' for name in ('pid-file', 'seed-file', 'log-file')]
+    options += [f'--socket={folder}/munge.socket', f'--key-file={folder}/key']
     _start(daemons, folder, env, 'munged', '--foreground', '--force', *options)
     log = lambda: '\n'.join(path.read_text(errors='replace') for path in sorted(folder.glob('*.log')))
     _wait((folder / 'munge.socket').exists, 20, log)
@@ -120,95 +113,37 @@ def _call(env, *command, fails=False):
   return done.stdout.strip()
 
 
-# Of the shapes of main_test, so that nothing is compiled again where that has run.
-TINY = (
-  '--config.num_states=6',
-  '--config.num_trials=2',
-  '--config.models=bert',
-  '--config.methods=head',
-  '--config.downstream.num_train=64',
-  '--config.head.num_epochs=1',
-  f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
-)
-
-
-@pytest.fixture(scope='module')
-def environment(slurm):
-  """That of both runs: `python` is this one, and compiles fast."""
-  settings = {'PYTHONPATH': str(ROOT), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-  return {**slurm, 'PATH': f'{sys.prefix}/bin:{slurm["PATH"]}', **settings}
-
-
-def _submit(env, workdir, array, *flags):
-  """The id of the array."""
-  command = ['sbatch', '--parsable', f'--array={array}', f'--output={workdir}-%a.log', ROOT / 'launch' / 'slurm.sbatch']
-  return _call(env, *command, 'prompt_vs_head:smoke', str(workdir), *flags)
-
-
-def _printed(workdir):
-  return '\n'.join(path.read_text() for path in sorted(workdir.parent.glob('*.log')))
-
-
-def _job(env, task):
-  """What SLURM knows of a task of an array."""
-  return dict(word.split('=', 1) for word in _call(env, 'scontrol', 'show', 'job', '-o', task).split() if '=' in word)
-
-
-def _is_pending(env, task):
-  """Whether it waits to begin again, and nothing of it is left."""
-  return _call(env, 'squeue', '--noheader', f'--jobs={task}', '--format=%T') == 'PENDING'
-
-
-def test_an_array_with_requeued_tasks_ends_as_one_process_does(environment, tmp_path):
+def test_an_array_with_requeued_tasks_ends_as_one_process_does(slurm, tmp_path):
   """A task for each trial, one told that its time ends and one requeued from outside, both in the middle of a trial.
 
-  Both begin once more, and the merged records, their table and what they came from are those of one process.
+  Both begin once more, and the merged records and their table are those of one process.
   """
-  env, local, workdir = environment, tmp_path / 'local', tmp_path / 'array'
-  # Which keeps its logs in the folder of temporary files.
-  _call(
-    {**env, 'TMPDIR': str(tmp_path)},
-    ROOT / 'launch' / 'local.sh',
-    '1',
-    'prompt_vs_head:smoke',
-    f'--workdir={local}',
-    *TINY,
-  )
-  records = read_json_lines(local / 'results.jsonl')
-  array = _submit(env, workdir, '0-1', *TINY)
+  python = {'PATH': f'{sys.prefix}/bin:{slurm["PATH"]}', 'PYTHONPATH': str(ROOT), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  env, local, workdir = slurm | python, tmp_path / 'local', tmp_path / 'array'
+  # Of the shapes of main_test, so that nothing is compiled again where that has run.
+  words = 'num_states=6 num_trials=2 models=bert methods=head downstream.num_train=64 head.num_epochs=1'.split()
+  words.append(f'compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}')
+  flags = [f'--config.{word}' for word in words]
+  printed = lambda: '\n'.join(path.read_text() for path in tmp_path.glob('*.log'))
+  _call(env, 'python', '-m', 'experiments.main', '--config=prompt_vs_head:smoke', f'--workdir={local}', *flags)
+  records = _records(local)
+  submit = 'sbatch', '--parsable', '--array=0-1', f'--output={workdir}-%a.log', ROOT / 'launch' / 'slurm.sbatch'
+  array = _call(env, *submit, 'prompt_vs_head:smoke', workdir, *flags)
   for task, ends in ((0, ('scancel', '--batch', '--signal=USR1')), (1, ('scontrol', 'requeue'))):
-    begun = workdir / 'pretrained' / records[task]['pretraining_id'] / 'checkpoints' / '20'
-    _wait(begun.exists, 240, lambda: _printed(workdir))
+    _wait((workdir / 'pretrained' / records[task]['pretraining_id'] / 'checkpoints' / '20').exists, 240, printed)
     _call(env, *ends, f'{array}_{task}')
   for task in range(2):
-    _wait(lambda: _is_pending(env, f'{array}_{task}'), 60, lambda: _printed(workdir))  # noqa: B023
+    state = 'squeue', '--noheader', f'--jobs={array}_{task}', '--format=%T'
+    _wait(lambda: _call(env, *state) == 'PENDING', 60, printed)  # noqa: B023
     # Or SLURM waits for two minutes. Within the second in which it has revoked its credential a job cannot begin.
     _call(env, 'scontrol', 'update', f'JobId={array}_{task}', 'StartTime=now+2')
-  _wait(lambda: not _call(env, 'squeue', '--noheader'), 300, lambda: _printed(workdir))
-  jobs = [_job(env, f'{array}_{task}') for task in range(2)]
-  assert [(job['Restarts'], job['JobState']) for job in jobs] == [('1', 'COMPLETED')] * 2, _printed(workdir)
+  _wait(lambda: not _call(env, 'squeue', '--noheader'), 300, printed)
+  jobs = [_call(env, 'scontrol', 'show', 'job', '-o', f'{array}_{task}') for task in range(2)]
+  assert all(' Restarts=1 ' in job and ' JobState=COMPLETED ' in job for job in jobs), printed()
   assert (workdir / 'table.txt').read_bytes() == (local / 'table.txt').read_bytes()
-  assert _without_environment(workdir) == _without_environment(local)
-  assert {record['trial_id'] for record in records} == {path.name for path in (workdir / 'trials').iterdir()}
+  assert _records(workdir) == records
 
 
-def _without_environment(workdir):
+def _records(workdir):
   """The records of a run, whatever machine they came from."""
-  return [
-    {name: value for name, value in record.items() if name != 'environment'}
-    for record in read_json_lines(workdir / 'results.jsonl')
-  ]
-
-
-def test_two_processes_of_a_step_end_as_one_with_two_devices(environment, tmp_path):
-  """`srun -n2`: found by JAX without a word of ours, on one trial together, and only one of them writes."""
-  env, together, alone = environment, tmp_path / 'together', tmp_path / 'alone'
-  python = ('python', '-m', 'experiments.main', '--config=prompt_vs_head:smoke', *TINY, '--config.num_trials=1')
-  cpus = lambda count: {**env, 'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': str(count)}
-  _call(cpus(2), *python, f'--workdir={alone}')
-  printed = _call(cpus(1), 'srun', '--ntasks=2', '--overcommit', '--label', *python, f'--workdir={together}')
-  (here,) = (json.loads(path.read_text()) for path in (together / 'environments').iterdir())
-  assert here['processes'] == 2 == len(here['devices'])
-  assert _without_environment(together) == _without_environment(alone)
-  said = [line for line in printed.splitlines() if '[Gloo]' not in line]
-  assert f'0: records: {together / "results.jsonl"}' in said and not any(line.startswith('1: ') for line in said)
+  return [row | {'environment': ''} for row in read_json_lines(workdir / 'results.jsonl')]
