@@ -40,8 +40,7 @@ def test_the_interval_of_a_share_is_within_0_and_100():
   assert found.ends == pytest.approx((low, 100)) and str(found) == f'80.0 [{low:.1f}, 100.0]'
   assert statistics.percent_interval([0.0, 3, 0]).ends == pytest.approx((0, 5.3), abs=0.01)
   gain = statistics.paired_difference(shares, _run([0.4, 0.0, 0.1], trial=range(3)))
-  assert str(gain) == f'{gain.mean:.1f} ± {gain.half_width:.1f}' and gain.ends[1] > 100
-  assert str(statistics.percent(shares[:2], 'accuracy')) == '75.0'
+  assert gain.ends[1] > 100
 
 
 def test_tasks_of_several_trials_are_averaged_first():

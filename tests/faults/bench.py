@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import time
 from typing import Any, NamedTuple
 import zipfile
@@ -53,15 +52,15 @@ class Bench:
     self.left = results(self.reference)
     self.check_left(directory / 'warm')
 
-  def run(self, workdir, *more, **how):
-    """Start the run in a workdir, with more flags."""
+  def run(self, workdir, **how):
+    """Start the run in a workdir."""
     fields = [f'--config.{field}' for field in self.fields]
     shared = [f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}', f'--workdir={workdir}']
-    return Run(['--config=prompt_vs_head:smoke', *fields, *shared, *more], self.directory / 'logs', **how)
+    return Run(['--config=prompt_vs_head:smoke', *fields, *shared], self.directory / 'logs', **how)
 
-  def moment(self, phase, share, signal):
-    """The beginning of a phase which lies at this share of all its beginnings."""
-    return Moment(phase, 1 + int(share * (self.phases[phase] - 1)), signal)
+  def moment(self, phase, signal):
+    """The beginning of a phase in the middle of all its beginnings."""
+    return Moment(phase, 1 + (self.phases[phase] - 1) // 2, signal)
 
   def check_left(self, workdir):
     """Raise Lost where the results of a workdir are not those of the reference."""
@@ -95,10 +94,10 @@ def check(is_well, why):
     raise Lost(why)
 
 
-def expect(ended, *statuses):
-  """Raise Lost, with the last line that a run said, where its exit status is none of these."""
+def expect(ended, status):
+  """Raise Lost, with the last line that a run said, where its exit status is another."""
   lines = [line for line in ended.said.splitlines() if line.strip()]
-  check(ended.status in statuses, f'status {ended.status}: {lines[-1] if lines else "nothing"}')
+  check(ended.status == status, f'status {ended.status}: {lines[-1] if lines else "nothing"}')
 
 
 def results(workdir) -> dict[str, Any]:
@@ -128,16 +127,3 @@ def differs(found, expected):
     if found.get(name) != value:
       return f'{name} is {"another" if name in found else "missing"}'
   return ''
-
-
-@contextlib.contextmanager
-def mounted(disk, size):
-  """A tmpfs of so many bytes; raises PermissionError."""
-  disk.mkdir(parents=True, exist_ok=True)
-  made = subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'none', str(disk)], capture_output=True)
-  if made.returncode:
-    raise PermissionError('no tmpfs can be mounted here')
-  try:
-    yield disk
-  finally:
-    subprocess.run(['umount', '-l', str(disk)], check=True)

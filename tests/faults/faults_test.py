@@ -11,8 +11,7 @@ from .scenarios import SCENARIOS
 
 WHOLE = bool(os.environ.get('FAULTS'))
 IN_SMALL = {
-  *('as writing begins', 'flip: records', 'SIGTERM as tuning begins', 'two on one workdir, the second after 0%'),
-  *('full as writing begins', 'in the first epoch', 'one task'),
+  *('as writing begins', 'records', 'SIGTERM as tuning begins', 'two on one workdir, the second after 0%'),
 }
 CHOSEN = [scenario for scenario in SCENARIOS if WHOLE or scenario.name in IN_SMALL]
 # A head alone has the same bits however many tasks are tuned side by side, a prompt has not.
@@ -33,10 +32,7 @@ def bench(tmp_path_factory):
 @pytest.mark.parametrize('scenario', CHOSEN, ids=lambda scenario: f'{scenario.kind}: {scenario.name}')
 def test_the_same_command_goes_on_to_the_same_bits(bench, scenario):
   """Whatever has been done to a run or to its files."""
-  try:
-    assert bench.lost(scenario) == ''
-  except PermissionError as error:
-    pytest.skip(str(error))
+  assert bench.lost(scenario) == ''
 
 
 @pytest.mark.parametrize('bad', bad_inputs.BAD, ids=lambda bad: f'inputs: {" ".join(bad.arguments)[:60]}')

@@ -1,12 +1,11 @@
 """`python -m experiments.main` in processes forked from one that has imported JAX, which saves most of their time.
 
 No module of ours is imported before the fork. A run leaves a line in a file where a phase begins, can send itself a
-signal there, and is changed in nothing else unless it is poisoned.
+signal there, and is changed in nothing else.
 """
 
 import contextlib
 import functools
-import itertools
 import multiprocessing
 import os
 import runpy
@@ -44,13 +43,13 @@ class Ended(NamedTuple):
 class Run:
   """A run of a command line, which leaves in the folder `logs` what it prints and its phases."""
 
-  def __init__(self, arguments, logs, moment=None, poisoned=False):
+  def __init__(self, arguments, logs, moment=None):
     logs.mkdir(parents=True, exist_ok=True)
     self._log = logs / f'{time.monotonic_ns()}.log'
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self._phases.touch()
-    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, poisoned)
+    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment)
 
   def send(self, number):
     """Send a signal, unless the run is over."""
@@ -94,7 +93,7 @@ def _server():
   return context
 
 
-def _run(arguments, log, phases, moment, poisoned):
+def _run(arguments, log, phases, moment):
   """In the new process; as Python does, it ends an interrupt that nobody handles by that signal."""
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
@@ -103,8 +102,6 @@ def _run(arguments, log, phases, moment, poisoned):
   signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     _watch(phases, moment)
-    if poisoned:
-      _poison()
     sys.argv = ['experiments.main', *arguments]
     runpy.run_module('experiments.main', run_name='__main__')
   except KeyboardInterrupt:
@@ -143,21 +140,3 @@ def _watch(path, moment):
     setattr(os, name, noting(getattr(os, name), lambda *_: 'writing'))
   jax.monitoring.register_scalar_listener(lambda event, *_, **__: event.startswith(_COMPILING) and note('compile'))
   note('start')
-
-
-def _poison():
-  """The first epoch of tuning returns a loss and arrays that are NaN."""
-  import jax
-
-  from hmm_jax import tuning
-
-  tune_epoch, calls = tuning.tune_epoch, itertools.count()
-
-  def poisoned(*arguments):
-    state, losses = tune_epoch(*arguments)
-    nan = float('nan')
-    if next(calls):
-      return state, losses
-    return state._replace(trainable=jax.tree.map(lambda x: x * nan, state.trainable)), losses * nan
-
-  tuning.tune_epoch = poisoned

@@ -1,17 +1,16 @@
 """The table: what is done to a run, and what has to be said. Bad inputs are in bad_inputs.py."""
 
-import contextlib
-import re
 import shutil
 import signal
 import time
+
+from run_cases import flip
 
 from . import bench as bench_lib
 from .bench import check, expect, Scenario
 from .processes import PHASES
 
-_RECORD, _ARRAYS, _STEP = 'trials/*/*-task0.json', 'trials/*/*-task1.npz', 'pretrained/*/checkpoints/40'
-_DIVERGED, _KILLED = 3, 128 + signal.SIGKILL
+_STEP = 'pretrained/*/checkpoints/40'
 _MOST_SECONDS_TO_STOP = 60.0
 
 
@@ -19,45 +18,22 @@ def killed_at(phase):
   """kill -9 where a phase begins."""
 
   def disturb(bench, workdir):
-    expect(bench.run(workdir, moment=bench.moment(phase, 0.5, signal.SIGKILL)).end(), _KILLED)
+    expect(bench.run(workdir, moment=bench.moment(phase, signal.SIGKILL)).end(), 128 + signal.SIGKILL)
     return ''
 
   return disturb
 
 
-def flip(path):
-  """A bit of the last digit of JSON, which stays JSON; of the byte in the middle of another file."""
-  content = bytearray(path.read_bytes())
-  digits = [found.start() for found in re.finditer(rb'[0-9]', content)] if path.suffix.startswith('.json') else []
-  content[digits[-1] if digits else len(content) // 2] ^= 1
-  path.write_bytes(content)
-
-
-def truncate(path):
-  """To a third: half of two lines may be one line that is whole."""
-  path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
-
-
-def empty(path):
-  path.write_bytes(b'')
-
-
-def delete(path):
-  path.unlink()
-
-
-def damaged(pattern, how, is_finished=True):
-  """Damage every file of a pattern in a copy of the reference; if not finished, as it was before tuning."""
+def damaged(pattern):
+  """Flip a bit of every file of a pattern in a copy of the reference; if it is of a model, as it was before tuning."""
 
   def disturb(bench, workdir):
     shutil.copytree(bench.reference, workdir)
-    if not is_finished:
+    if pattern.startswith('pretrained'):
       shutil.rmtree(workdir / 'trials')
       (workdir / 'results.jsonl').unlink()
-    found = sorted(workdir.glob(pattern))
-    check(found, f'there is no {pattern}')
-    for path in found:
-      how(path)
+    for path in workdir.glob(pattern):
+      flip(path)
     return ''
 
   return disturb
@@ -67,7 +43,7 @@ def signalled(number, phase):
   """A signal where a phase begins: its status, in time, and what is done is left."""
 
   def disturb(bench, workdir):
-    moment = bench.moment(phase, 0.5, signal.SIGSTOP)
+    moment = bench.moment(phase, signal.SIGSTOP)
     running = bench.run(workdir, moment=moment)
     running.reached(*moment[:2])
     sent = time.monotonic()
@@ -101,79 +77,22 @@ def together(wait):
   return disturb
 
 
-def disk_filled(phase):
-  """The disk is filled while the run is held where a phase begins; it ends with a sentence, and then there is room."""
-
-  def disturb(bench, workdir):
-    moment = bench.moment(phase, 0.5, signal.SIGSTOP)
-    with bench_lib.mounted(workdir.parent / 'disk', 2**24) as disk:
-      running = bench.run(disk / 'work', moment=moment)
-      running.reached(*moment[:2])
-      with contextlib.suppress(OSError), open(disk / 'ballast', 'ab', 0) as file:
-        while True:
-          file.write(bytes(4096))
-      running.send(signal.SIGCONT)
-      ended = running.end()
-      expect(ended, *range(1, 128))
-      # Where there is room.
-      shutil.copytree(disk / 'work', workdir)
-    return ended.said
-
-  return disturb
-
-
-def not_finite(bench, workdir):
-  """In the first epoch of tuning: its trial ends with status 3, and the other one is done."""
-  ended = bench.run(workdir, poisoned=True).end()
-  expect(ended, _DIVERGED)
-  found, expected = (bench_lib.results(each)['results.jsonl'] for each in (workdir, bench.reference))
-  others = [row for row in expected if row['trial_id'] != expected[0]['trial_id']]
-  check(found == others, 'the other trial is not done')
-  return ended.said
-
-
-def fewer_tasks(bench, workdir):
-  """A run of the first task of each trial ends."""
-  return bench.run(workdir, '--config.tasks_per_trial=1').end().said
-
-
-def _kills():
-  for phase in PHASES:
-    yield Scenario('kills', f'as {phase} begins', killed_at(phase))
-
-
-def _damage():
-  """A file that is missing is made again, and need not be named."""
-  for how in (flip, truncate, empty, delete):
-    bad, name = how is not delete, how.__name__
-    yield Scenario('damage', f'{name}: records', damaged(_RECORD, how), '-task0.json' * bad, 4 * bad)
-    # With its array a record is renamed.
-    yield Scenario('damage', f'{name}: arrays', damaged(_ARRAYS, how), '-task1.npz', 4 if bad else 2)
-    for pattern in ('results.jsonl', 'trials/*/timing.jsonl', 'pretrained/*/metrics.jsonl'):
-      yield Scenario('damage', f'{name}: {pattern}', damaged(pattern, how))
-    for file in ('metrics/metrics', 'state/_METADATA', 'state/d/*'):
-      half = damaged(f'{_STEP}/{file}', how, is_finished=False)
-      yield Scenario('damage', f'{name}: {file} of the newest step', half, 'checkpoints/40', 2)
-  both = damaged('pretrained/*/checkpoints/*/state/d/*', flip, is_finished=False)
-  yield Scenario('damage', 'flip: every step', both, 'no intact checkpoint', 4)
-
-
-def _signals():
-  for number in (signal.SIGTERM, signal.SIGINT):
-    for phase in PHASES[1:]:
-      yield Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)
-
-
-def _races():
-  for wait in (0.0, 0.4):
-    yield Scenario('races', f'two on one workdir, the second after {wait:.0%}', together(wait))
-
-
-def _disks():
-  for phase in ('compile', 'save', 'tuning', 'writing'):
-    yield Scenario('disks', f'full as {phase} begins', disk_filled(phase), 'bytes are free')
-
-
-FEWER = Scenario('settings', 'one task', fewer_tasks, 'tasks_per_trial 1 (here 2)')
-NAN = Scenario('nan', 'in the first epoch', not_finite, 'in epoch 1')
-SCENARIOS = [*_kills(), *_damage(), *_signals(), *_races(), *_disks(), FEWER, NAN]
+SCENARIOS = [Scenario('kills', f'as {phase} begins', killed_at(phase)) for phase in PHASES]
+SCENARIOS += [
+  # With its array a record is renamed.
+  Scenario('damage', 'records', damaged('trials/*/*-task0.json'), '-task0.json', 4),
+  Scenario('damage', 'arrays', damaged('trials/*/*-task1.npz'), '-task1.npz', 4),
+  Scenario('damage', 'results.jsonl', damaged('results.jsonl')),
+  Scenario('damage', 'timing.jsonl', damaged('trials/*/timing.jsonl')),
+  Scenario('damage', 'metrics.jsonl', damaged('pretrained/*/metrics.jsonl')),
+  Scenario('damage', 'the newest step', damaged(f'{_STEP}/state/d/*'), 'checkpoints/40', 2),
+  Scenario('damage', 'every step', damaged('pretrained/*/checkpoints/*/state/d/*'), 'no intact checkpoint', 4),
+]
+SCENARIOS += [
+  Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)
+  for number in (signal.SIGTERM, signal.SIGINT)
+  for phase in PHASES[1:]
+]
+SCENARIOS += [
+  Scenario('races', f'two on one workdir, the second after {wait:.0%}', together(wait)) for wait in (0.0, 0.4)
+]

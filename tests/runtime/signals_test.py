@@ -20,23 +20,9 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import help_text
 from experiments.settings.fields import Ended
 
-STOPS = pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-
 
 def _tell(number=signal.SIGTERM):
   signal.raise_signal(number)
-
-
-@STOPS
-def test_a_signal_stops_what_is_under_way(number, status):
-  """At once, by what no handler of failures catches; afterwards the signals mean what they did."""
-  before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
-  with pytest.raises(signals.Stopped) as stopped, signals.answered():
-    assert not signals.is_stopping()
-    _tell(number)
-    pytest.fail('it went on')
-  assert stopped.value.status == status and not isinstance(stopped.value, Exception)
-  assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before
 
 
 def test_a_stop_is_put_off():
@@ -98,7 +84,7 @@ def test_tuning_stops_between_epochs(monkeypatch):
   assert seen == [1, 2]
 
 
-@STOPS
+@pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, number, status):
   """And with one sentence."""
   monkeypatch.setattr(help_text, 'listing', lambda _: _tell(number))
