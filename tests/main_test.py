@@ -20,7 +20,7 @@ from schema_cases import kinds_of
 from settings_cases import settings_of
 
 from experiments import main as main_lib
-from experiments.pipeline import pretraining, trial, verify
+from experiments.pipeline import pretraining, trial
 from experiments.records import environment
 from experiments.records.trial_records import Trial
 from experiments.settings import config as config_lib, help_text, own_code
@@ -53,12 +53,10 @@ PROMPT = (SMOKE, '--config.num_states=6', *SHARED)
 
 
 class Finished(NamedTuple):
-  """A workdir in which MEMORY and then PROMPT ran; of each what it printed, and the files that it left."""
+  """A workdir in which MEMORY and then PROMPT ran, and the files that each left."""
 
   workdir: pathlib.Path
-  memory_printed: str
   memory_files: dict[str, bytes]
-  prompt_printed: str
   prompt_files: dict[str, bytes]
 
 
@@ -87,13 +85,13 @@ def _finish(*arguments):
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
-  memory_printed = _finish(*MEMORY, f'--workdir={workdir}')
+  _finish(*MEMORY, f'--workdir={workdir}')
   memory_files = _files(workdir)
   # Where no merged records are, trials of several experiments lie in one workdir.
   for name in ('results.jsonl', 'config.json'):
     (workdir / name).unlink()
-  prompt_printed = _finish(*PROMPT, f'--workdir={workdir}')
-  return Finished(workdir, memory_printed, memory_files, prompt_printed, _files(workdir))
+  _finish(*PROMPT, f'--workdir={workdir}')
+  return Finished(workdir, memory_files, _files(workdir))
 
 
 def _files(workdir):
@@ -120,23 +118,14 @@ def _drawn(*names):
 
 
 def test_a_run_leaves_records_table_and_figures(finished):
-  """One record per (task, model, method), and three figure files.
-
-  Within a task the labels, so the majority baseline, are those of every model and method.
-  """
+  """One record per (task, model, method), and three figure files."""
   records = _records(finished.prompt_files)
   triples = {(record['task'], record['model'], record['method']) for record in records}
-  assert len(triples) == len(records) == 2 * (2 * 2 + 2) and set().union(*records) > set(verify.FIELDS)
+  assert len(triples) == len(records) == 2 * (2 * 2 + 2)
   for record in records:
     assert kinds_of(record) == ('grid',)
-    assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
-    assert 0 <= record['accuracy'] <= 1
     assert (record['kl_at_mask'] is None) == (record['model'] == 'none')
-    assert record['model'] in ('exact', 'none') or record['kl_at_mask'] >= 0
-  labels = {(r['task'], r['majority_accuracy'], r['smallest_margin'], r['trial_id']) for r in records}
-  assert [task for task, *_ in sorted(labels)] == [0, 1]
   assert _drawn('figure_3_left') <= {path.name for path in finished.workdir.iterdir()}
-  assert json.loads((finished.workdir / 'config.json').read_text())['num_states'] == [6]
   made = environment.load(finished.workdir, records)
   assert {record['environment'] for record in records} == set(made)
 
@@ -153,14 +142,6 @@ def test_a_memory_beside_a_vanilla_hmm(finished):
     for task in (0, 1)
   }
   assert len(list(finished.workdir.glob('pretrained/*'))) == 2
-
-
-def test_experiments_share_the_trials_of_a_workdir(finished):
-  """What one experiment has of another's grid is read back, and reported under the name that asks for it."""
-  assert 'pretraining' in finished.memory_printed and 'pretraining' not in finished.prompt_printed
-  of_hmm = [record for record in _records(finished.memory_files) if not record['memory_size']]
-  on_models = [record for record in _records(finished.prompt_files) if record['model'] != 'none']
-  assert [{**record, 'experiment': 'prompt_vs_head'} for record in of_hmm] == on_models
 
 
 def test_a_second_run_only_reports(finished):
@@ -209,20 +190,7 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
 
 
-@pytest.fixture
-def kill(tmp_path, monkeypatch):
-  """Runs a command that is killed, by -9, at its second checkpoint."""
-  # The process that others are forked from, for the session, has this environment.
-  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
-  monkeypatch.setenv('PYTHONPATH', str(ROOT))
-
-  def run(command):
-    assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
-
-  return run
-
-
-def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, kill):
+def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch):
   """Kill -9 in the middle of the second pretraining, run again: what is finished stays, and the rest is byte-equal."""
   workdir = tmp_path / 'killed'
   second = next(record for record in _records(finished.memory_files) if record['memory_size'])
@@ -233,37 +201,33 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, kill):
   for name in ('results.jsonl', 'config.json'):
     (workdir / name).unlink()
   command = (*MEMORY, f'--workdir={workdir}')
-  kill(command)
+  # The process that others are forked from, for the session, has this environment.
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('PYTHONPATH', str(ROOT))
+  assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
   assert not (workdir / 'results.jsonl').exists()
   _finish(*command)
   # Beside them lie arrays that only the other experiment asked for.
   made = _files(workdir)
   assert {name: made[name] for name in finished.memory_files} == finished.memory_files
-  assert len(_rows((workdir / 'trials' / second['trial_id'] / 'timing.jsonl').read_text())) == 1
   first, again = (row['from_step'] for row in _rows((model / 'environment.jsonl').read_text()))
   assert first == 0 and again >= 20
 
 
-def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, kill):
-  """But for ids and names, and likewise of its corpus, although a run is killed and both are gone by the next."""
-  workdir, files, settings = tmp_path / 'run', tmp_path / 'files', settings_of('smoke', num_states=(6,))
-  keys = Trial(settings, Point(6), 0, workdir).keys()
+def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
+  """But for ids and names, and likewise of its corpus."""
+  settings = settings_of('smoke', num_states=(6,))
+  keys = Trial(settings, Point(6), 0, tmp_path).keys()
   hmm = trial.draw_distribution(settings, Point(6), keys.distribution)
-  files.mkdir()
-  save_distribution(files / 'drawn.json', hmm)
-  np.save(files / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
-  given = f'--config.distribution={files / "drawn.json"}', f'--config.corpus_file={files / "tokens.npy"}'
-  command = (SMOKE, *SHARED, *given, f'--workdir={workdir}')
-  kill(command)
-  shutil.rmtree(files)
-  assert 'drawn |H|=6 trial 0' in _finish(*command)
+  save_distribution(tmp_path / 'drawn.json', hmm)
+  np.save(tmp_path / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
+  given = f'--config.distribution={tmp_path / "drawn.json"}', f'--config.corpus_file={tmp_path / "tokens.npy"}'
+  _finish(SMOKE, *SHARED, *given, f'--workdir={tmp_path / "run"}')
   named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))
-  records, expected = _records(_files(workdir)), _records(finished.prompt_files)
+  records, expected = _records(_files(tmp_path / 'run')), _records(finished.prompt_files)
   names = {record.pop(field).rpartition('-')[0] for record in records for field in ('distribution', 'corpus_file')}
   assert names == {'drawn', 'tokens'}
   assert [record | named for record in records] == [record | named for record in expected]
-  assert 'drawn' in _finish(*command, '--mode=report')
-  _finish('--mode=verify', f'--workdir={workdir}', f'--pretrained={workdir / "pretrained"}')
 
 
 def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):

@@ -38,17 +38,6 @@ def test_the_left_figure_draws_the_means_of_the_records():
   assert len(legend) == 5
 
 
-def test_the_left_figure_shows_an_untrained_bert_beside_the_pretrained_one():
-  """And neither the exact model nor the BERT of another HMM, so that it is seen at a glance."""
-  of = dict(bert='bert', exact='untrained')
-  more = [row | {'model': model} for row in prompt_records() for model in (of[row['model']], 'other_bert')]
-  _, _, lines, *_ = _drawn(figures.figure_3_left, prompt_records() + more)
-  models = {'pretrained BERT', 'untrained BERT'}
-  assert {label for label in lines if ', ' in label} == {
-    f'{one}, {model}' for one in ('head', 'prompt') for model in models
-  }
-
-
 def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   """The second has a line for each size, in percent by the number of tokens that are kept."""
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]

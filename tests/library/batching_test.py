@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hmm_jax import forward_backward, random_hmm
-from hmm_jax.inference import last_filtered_probs, probs_between
+from hmm_jax.inference import probs_between
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -25,7 +25,6 @@ def objective(hmm, rows):
 
 
 slopes = jax.jit(jax.grad(objective, (0, 1)))
-FUNCTIONS = {'posteriors': forward_backward, 'the last one': last_filtered_probs, 'slopes': slopes}
 
 
 def of_each(function, *batches):
@@ -43,35 +42,35 @@ def assert_close(found, expected):
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-6 * max(1, np.abs(other).max()))
 
 
-@pytest.mark.parametrize('name', FUNCTIONS)
-def test_mapping_is_a_loop(name):
+def test_mapping_is_a_loop():
   """Over sequences, HMMs, both at once, and one inside of the other, whichever is outside."""
-  function, hmms, rows = FUNCTIONS[name], unstacked(HMMS), ROWS[:, 0]
-  over_rows, over_hmms = jax.vmap(function, (None, 0)), jax.vmap(function, (0, None))
-  assert_close(over_rows(ONE, rows), of_each(lambda x: function(ONE, x), rows))
-  assert_close(over_hmms(HMMS, rows[0]), of_each(lambda hmm: function(hmm, rows[0]), hmms))
-  assert_close(jax.jit(jax.vmap(function))(HMMS, rows), of_each(function, hmms, rows))
-  for_all = of_each(lambda hmm: of_each(lambda x: function(hmm, x), rows), hmms)
+  hmms, rows = unstacked(HMMS), ROWS[:, 0]
+  over_rows, over_hmms = jax.vmap(forward_backward, (None, 0)), jax.vmap(forward_backward, (0, None))
+  for_all = of_each(lambda hmm: of_each(lambda x: forward_backward(hmm, x), rows), hmms)
+  of_pairs = jax.tree.map(lambda x: x[np.arange(N), np.arange(N)], for_all)
+  assert_close(jax.jit(jax.vmap(forward_backward))(HMMS, rows), of_pairs)
   assert_close(jax.vmap(over_rows, (0, None))(HMMS, rows), for_all)
   assert_close(jax.vmap(over_hmms, (None, 0), 1)(HMMS, rows), for_all)
 
 
+def test_slopes_are_mapped_over():
+  """Of HMMs and sequences at once."""
+  assert_close(jax.jit(jax.vmap(slopes))(HMMS, ROWS[:, 0]), of_each(slopes, unstacked(HMMS), ROWS[:, 0]))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize('count', [2, B])
-def test_slopes_are_those_of_each_batch(count):
-  """Of a few sequences, which are put beside others, and of so many that one batch comes after another."""
-  batches = ROWS[:, :count]
-  of_mapped = jax.grad(lambda hmm: jax.vmap(objective, (None, 0))(hmm, batches[0]).sum())
-  assert_close(of_mapped(ONE), jax.tree.map(lambda x: x.sum(0), of_each(lambda x: slopes(ONE, x)[0], batches[0])))
+def test_slopes_are_those_of_each_batch():
+  """Of so many sequences that one batch comes after another, under one HMM or under one each."""
+  of_mapped = jax.grad(lambda hmm: jax.vmap(objective, (None, 0))(hmm, ROWS[0]).sum())
+  assert_close(of_mapped(ONE), jax.tree.map(lambda x: x.sum(0), of_each(lambda x: slopes(ONE, x)[0], ROWS[0])))
   of_batch = jax.grad(lambda hmm, rows: sum((w * p).sum() for w, p in zip(WEIGHTS, forward_backward(hmm, rows))))
-  assert_close(jax.vmap(of_batch)(HMMS, batches), of_each(of_batch, unstacked(HMMS), batches))
-  assert_close(jax.vmap(of_batch, (None, 0))(ONE, batches), of_each(lambda rows: of_batch(ONE, rows), batches))
+  assert_close(jax.vmap(of_batch)(HMMS, ROWS), of_each(of_batch, unstacked(HMMS), ROWS))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('function', [probs_between, jax.grad(lambda *x: (probs_between(*x) ** 2).sum(), (0, 1, 2))])
-def test_pairs_are_mapped_over(function):
+def test_pairs_are_mapped_over():
   """Over all that they are of, and over beginnings alone, with slopes."""
+  function = jax.grad(lambda *x: (probs_between(*x) ** 2).sum(), (0, 1, 2))
   before, after = ROWS[:, :2, :2], ROWS[:, :3, 2:]
   assert_close(jax.vmap(function)(HMMS, before, after), of_each(function, unstacked(HMMS), before, after))
   of_beginnings = jax.vmap(function, (None, 0, None))(ONE, before, after[0])

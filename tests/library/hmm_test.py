@@ -37,14 +37,6 @@ def test_the_papers_draw():
   assert all(hmm.initial_probs.all() for hmm in drawn)
 
 
-def test_number_of_permutations_bounds_the_support():
-  """A mixture of 3 permutations has at most 3 successors per state; equally mixed, entries are multiples of 1 / 3."""
-  hmm = hmm_lib.random_hmm(jax.random.key(0), 8, 10, num_permutations=3, transition_temperature=1e6)
-  assert (hmm.transition_matrix > 0).sum(1).max() == 3
-  multiples = 3 * hmm.transition_matrix
-  np.testing.assert_allclose(multiples, multiples.round(), atol=1e-4)
-
-
 def test_temperature_divides_the_logits():
   """Of one key, temperature times log probabilities are the same logits, spread over at most 1, other for each row."""
   logits = []

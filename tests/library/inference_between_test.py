@@ -5,29 +5,18 @@ import jax
 import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
+from oracles import log_space_posterior
 import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward, probs_between
-from hmm_jax.memory_hmm import MemoryHMM, to_hmm
+from hmm_jax.memory_hmm import to_hmm
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-def of_whole_sequences(hmm, before, after):
-  """Leave-one-out probabilities at the place between, each pair one sequence of the flattened chain."""
-  whole = lambda start, end: jnp.concatenate([start, jnp.ones_like(start[:1]), end])
-  rows = jax.vmap(lambda start: jax.vmap(lambda end: whole(start, end))(after))(before)
-  chain = to_hmm(hmm) if isinstance(hmm, MemoryHMM) else hmm
-  return forward_backward(chain, rows).leave_one_out_probs[:, :, before.shape[1]]
-
-
-@pytest.mark.parametrize('num_cells', [0, 1], ids=['states', 'a memory'])
-def test_every_pair_equals_its_whole_sequence(num_cells):
-  """Probabilities and their slopes by the start, the beginnings and the ends, zeros and impossible pairs included.
-
-  A memory's configuration goes from a beginning to its end.
-  """
+def pairs(num_cells):
+  """A distribution, beginnings and ends in float32, zeros and impossible pairs included."""
   rng = np.random.default_rng(0)
   hmm = dense_hmm(rng, num_cells) if num_cells else dirichlet_hmm(rng, 3)
   num_joint = hmm.joint_initial_probs.size
@@ -36,17 +25,38 @@ def test_every_pair_equals_its_whole_sequence(num_cells):
   after[1, 0, 1:] = after[2, 1] = 0
   # Evidence of 1e-90 of one sort and of another, so that whole messages leave the range of float32.
   after[3, :, 1:] = after[4, :, :-1] = 1e-30
-  hmm, *arguments = float32((hmm, hmm.joint_initial_probs, before, after))
+  return float32((hmm, before, after))
 
-  def told(function):
-    probs = lambda start, before, after: function(hmm.starting_from(start), before, after)
-    slopes = jax.jit(jax.grad(lambda *x: (probs(*x) ** 2).sum(), (0, 1, 2)))
-    return probs(*arguments), *slopes(*arguments)
 
-  for ours, whole in zip(told(probs_between), told(of_whole_sequences), strict=True):
-    np.testing.assert_allclose(ours, whole, rtol=1e-5, atol=1e-6)
-  probs = probs_between(hmm, *arguments[1:])
+def whole(before, after):
+  """The rows [K, B, P + 1 + T, E] of each pair as one sequence."""
+  join = lambda start, end: jnp.concatenate([start, jnp.ones_like(start[:1]), end])
+  return jax.vmap(lambda start: jax.vmap(lambda end: join(start, end))(after))(before)
+
+
+@pytest.mark.parametrize('num_cells', [0, 1], ids=['states', 'a memory'])
+def test_every_pair_equals_its_whole_sequence(num_cells):
+  """A memory's configuration goes from a beginning to its end."""
+  hmm, before, after = pairs(num_cells)
+  probs = probs_between(hmm, before, after)
+  expected = log_space_posterior(hmm, whole(before, after)).leave_one_out_probs[:, :, 2]
+  np.testing.assert_allclose(probs, expected, rtol=1e-5, atol=1e-6)
   assert not probs[3].any() and not probs[:, 2].any() and probs[:3, 3:].any(-1).all()
+
+
+@pytest.mark.slow
+def test_slopes_of_pairs_are_those_of_whole_sequences():
+  """By the start, the beginnings and the ends."""
+  hmm, before, after = pairs(1)
+
+  def slopes(function):
+    probs = lambda start, before, after: function(hmm.starting_from(start), before, after)
+    of_sum = jax.grad(lambda *x: (probs(*x) ** 2).sum(), (0, 1, 2))
+    return jax.jit(of_sum)(hmm.joint_initial_probs, before, after)
+
+  of_whole = lambda hmm, *rows: forward_backward(to_hmm(hmm), whole(*rows)).leave_one_out_probs[:, :, 2]
+  for ours, expected in zip(slopes(probs_between), slopes(of_whole), strict=True):
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_pair_that_logarithms_must_decide_equals_one_sequence():

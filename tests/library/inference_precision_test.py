@@ -1,6 +1,5 @@
 """Facts about the precision of inference: float32 results are those of logarithms in float64, whatever underflows."""
 
-from conftest import at
 from inference_cases import assert_posteriors_close, paper_draw, stacked, surviving_path_case
 import jax
 import jax.numpy as jnp
@@ -107,11 +106,3 @@ def test_types_of_results():
   with jax.enable_x64(True):
     results.append(forward_backward(chain, rows))
   assert {x.dtype for x in jax.tree.leaves(results)} == {np.dtype('float32')}
-
-
-def test_what_is_not_a_number_is_told():
-  """Under `jit` a NaN among a sequence's rows is NaN in every result of it, and in no companion's."""
-  chain, rows = surviving_path_case(-1)
-  posterior = jax.jit(forward_backward)(chain, jnp.stack([rows, rows.at[2, 0].set(jnp.nan)]))
-  assert np.isnan(posterior.smoothed_probs[1]).all() and np.isnan(posterior.marginal_loglik[1])
-  assert_posteriors_close(at(posterior, 0), log_space_posterior(chain, rows), 1e-7)

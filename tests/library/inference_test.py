@@ -82,19 +82,6 @@ def test_gradient_equals_enumeration(told, name):
       np.testing.assert_array_less(np.abs(single - np.clip(enumerated, -HELD, HELD)) / scale, 2e-7)
 
 
-@pytest.mark.slow
-def test_gradient_does_not_depend_on_how_it_is_taken():
-  """A sequence has in a batch the derivative that it has alone.
-
-  A companion is impossible, so that the batch takes logarithms too, whose slopes at exact zeros are 0.
-  """
-  chain, rows = stacked([CASES['zero likelihoods']])
-  chain, rows = at(chain, 0), np.concatenate([rows, np.zeros_like(rows)])
-  alone = jax.grad(lambda row: objective(forward_backward(chain, row)))(rows[0])
-  together = jax.grad(lambda rows: jax.vmap(objective)(forward_backward(chain, rows)).sum())(rows)
-  np.testing.assert_allclose(together[0], alone, rtol=2e-6, atol=2e-6)
-
-
 def test_inference_equals_dynamax_and_hmmlearn():
   """Posteriors and the Viterbi path of 40 tokens are those of two other libraries, in float64.
 

@@ -124,7 +124,7 @@ def test_training_drops_out():
 
 
 def test_slots_change_neither_loss_nor_step(start, corpus, monkeypatch):
-  """Enough slots, or too few for the batch, and the loss and the next state are those of all eight positions."""
+  """With too few for the batch, all positions are read; with enough, the loss and the next state are the same."""
   key, chunks = jax.random.key(5), corpus[:BATCH_SIZE]
   _, selected = corrupt(jax.random.split(key)[0], CORRUPTION, chunks)
   assert selected.sum(-1).max() == 4
@@ -134,8 +134,6 @@ def test_slots_change_neither_loss_nor_step(start, corpus, monkeypatch):
     monkeypatch.setattr(pretraining.masking, 'num_slots', lambda *_: slots)
     return jax.jit(functools.partial(pretraining.train_step, BERT, SGD, CORRUPTION))(state, chunks, key)
 
-  expected, expected_loss = step_with(8)
-  for slots in (4, 1):
-    found, loss = step_with(slots)
-    np.testing.assert_allclose(loss, expected_loss, rtol=1e-6)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), found, expected)
+  (expected, expected_loss), (found, loss) = step_with(1), step_with(4)
+  np.testing.assert_allclose(loss, expected_loss, rtol=1e-6)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), found, expected)

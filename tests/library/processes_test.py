@@ -1,13 +1,9 @@
-"""Processes: their words by products of matrices, how many states they need, and hmmlearn's posteriors of them."""
+"""Processes: their words by products of matrices, and how many states they need."""
 
-from conftest import in_float64
-import hmmlearn.hmm
 import numpy as np
 import pytest
 
 from hmm_jax import processes
-from hmm_jax.hmm import HMM, to_hmmlearn
-from hmm_jax.inference import forward_backward
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -100,14 +96,3 @@ def test_wrong_matrices_are_refused(T, message):
   """In one sentence."""
   with pytest.raises(ValueError, match=message):
     processes.from_transition_matrices(T)
-
-
-@pytest.mark.parametrize('make', processes.NAMED.values(), ids=processes.NAMED)
-def test_hmmlearn_has_the_same_posteriors(make):
-  """Of a text that it samples."""
-  hmm = HMM(*to_hmmlearn(make()).values())
-  model = hmmlearn.hmm.CategoricalHMM(hmm.num_states, n_features=hmm.num_tokens)
-  vars(model).update(to_hmmlearn(hmm))
-  text = model.sample(36, random_state=0)[0]
-  posterior = in_float64(forward_backward, hmm, hmm.emission_matrix.T[text[:, 0]])
-  np.testing.assert_allclose(posterior.smoothed_probs, model.predict_proba(text), atol=1e-12)

@@ -3,7 +3,6 @@
 from fractions import Fraction
 import itertools
 
-from conftest import contradictory_memory, contradictory_states
 import numpy as np
 import pytest
 import rationals
@@ -114,19 +113,6 @@ def test_a_memory_without_probability_takes_no_part():
     hmm = problem.hmm._replace(memory_probs=memory_probs, initial_probs=first)
     problem = problem._replace(hmm=hmm, silent_probs=silent)
     assert assert_right_on_region(problem, '4.6', 2)
-
-
-def test_contradictions_and_impossible_texts_score_nothing():
-  """Where a text rules supp(mu) out, or is impossible, exact and constructed scores are 0, and both occur."""
-  kinds = set()
-  for problem, theorem in ((contradictory_states(), '3.6'), (contradictory_memory(), '4.6')):
-    exact = exact_construction(problem, theorem)
-    for tokens in texts_of(problem, 3):
-      label, constructed = exact.scores(tokens)
-      if theorem == '3.6' or exact.in_region(tokens):
-        assert_positive_multiple(constructed, label)
-      kinds.add((theorem, bool(exact.posterior(tokens).any()), bool(label.any())))
-  assert kinds >= {('3.6', True, False), ('4.6', True, False), ('4.6', False, False)}
 
 
 @pytest.mark.parametrize(

@@ -33,13 +33,6 @@ def test_rows_are_positive_where_they_are_kept():
   assert problem_lib.composed(np.random.default_rng(1), kept, 1).tolist() == [0.5, 0, 0.5]
 
 
-def test_random_weights_differ_at_their_places_alone():
-  """The last class has none, every place is weighed by some class, and no two classes are alike."""
-  weights = problem_lib.random_weights(np.random.default_rng(2), 3, np.array([1, 3]), 5)
-  assert np.flatnonzero(weights.any(0)).tolist() == [1, 3] and not weights[-1].any()
-  assert len(np.unique(weights, axis=0)) == 3 and np.abs(weights).max() <= 2 and (weights * 8 % 1 == 0).all()
-
-
 def test_small_fractions_are_those_that_were_rounded():
   """They are found from float64 a few roundings off, up to a denominator of nearly 10^6."""
   exact = [Fraction(sign * numerator, 1000) for numerator in range(999) for sign in (1, -1)] + [Fraction(7, 999_983)]

@@ -2,12 +2,12 @@
 
 import itertools
 
-import jax
+from hmm_cases import float32_hmm
 import numpy as np
 import pytest
 import rationals
 
-from hmm_jax import random_hmm, tasks
+from hmm_jax import tasks
 from hmm_jax.theory.limits import best_head as best_head_lib
 from hmm_jax.theory.limits.separability import exact_certificate
 
@@ -79,7 +79,7 @@ def test_fewer_pairs_than_a_proof_takes_are_none():
 
 def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
   """Every posterior, against exact arithmetic on the same floats, and the bound is no more than a thousandfold."""
-  hmm = random_hmm(jax.random.key(0), num_states=4, num_tokens=5)
+  hmm = float32_hmm(0, 4, 5)
   tokens = np.insert(np.random.default_rng(0).integers(5, size=(3, 8)), 0, 5, axis=1)
   chain = hmm._make(map(rationals.exact, hmm))
   exact = [rationals.state_probs(chain, rationals.likelihood_rows(chain, text), 0, True) for text in tokens.tolist()]

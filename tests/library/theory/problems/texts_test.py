@@ -1,8 +1,6 @@
 """Sequences to check on, and problems filled up to one size: against enumeration and exact posteriors."""
 
-import jax
 import numpy as np
-from oracles import log_space_posterior
 import pytest
 import rationals
 from theory_cases import drawn, exact_hmm, in_region_by_definition, LIMITS
@@ -48,34 +46,3 @@ def test_the_end_of_a_text_is_no_position():
   supports = texts.Supports(np.array([[True, False]]), ~np.eye(2, dtype=bool), np.ones((3, 1, 2), bool))
   tokens = np.array([[0, 2, 2], [0, 1, 2]])
   assert texts.in_region(supports, np.array([1]), tokens).tolist() == [False, True]
-
-
-def test_blocks_of_a_corpus_are_samples_of_folded_keys():
-  """Block b is what the key with b folded into it samples."""
-  hmm, key = drawn('4.6').hmm, jax.random.key(0)
-  for block in (0, 3):
-    expected = texts.sampled(hmm, jax.random.fold_in(key, block), 20, 5)
-    np.testing.assert_array_equal(texts.sampled_block(hmm, key, block, 20, 5), expected)
-
-
-def loglik(hmm, tokens):
-  """log P[x] of full texts, by logarithms in numpy."""
-  emission_matrix = np.asarray(hmm.joint_emission_matrix, np.float64)
-  return log_space_posterior(hmm, emission_matrix.T[tokens]).marginal_loglik
-
-
-@pytest.mark.parametrize(('theorem', 'by_memory'), [('3.6', False), ('4.6', True), ('C.6', False)])
-def test_a_filled_up_chain_says_the_same(theorem, by_memory):
-  """It gives texts the same probability, and added tokens none, also where P[H_1 | M] differs by memory."""
-  hmm = drawn(theorem).hmm
-  filled_up = padding.chain(hmm, PADDED).validate()
-  if by_memory:
-    starts = np.random.default_rng(1).dirichlet(np.ones(hmm.num_states), hmm.memory_probs.shape)
-    hmm = hmm._replace(initial_probs=starts)
-    filled_up = padding.chain(hmm, PADDED).validate()
-  assert filled_up.joint_emission_matrix.shape == (8 * 4 ** getattr(hmm, 'num_cells', 0), 7)
-  tokens = np.indices((7, 7)).reshape(2, -1).T
-  inside = (tokens < hmm.num_tokens).all(-1)
-  found = loglik(filled_up, tokens)
-  np.testing.assert_allclose(found[inside], loglik(hmm, tokens[inside]), atol=1e-12)
-  assert (found[~inside] == -np.inf).all()

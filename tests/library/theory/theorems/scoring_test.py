@@ -12,7 +12,7 @@ from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import assumptions, padding, scoring, theorems
 from hmm_jax.theory.theorems.padding import PaddedSizes
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
 
 LENGTH = 3
 # One size for all problems, so that few programs are compiled.
