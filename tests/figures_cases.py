@@ -79,19 +79,6 @@ def cell_records():
   ]
 
 
-def control_records():
-  """Attention, its controls and heads on text with and without a memory, each on the models that it is of."""
-  bases = dict(attention=0.9, attention_blind=0.8, attention_constant=0.6, head=0.7, head_converged=0.99)
-  return [
-    record(point, model, method, base - 0.01 * trial, trial=trial, task=task)
-    for point in (*MEMORIES[:2], *VANILLAS[:2])
-    for trial in range(3)
-    for task in range(2)
-    for method, base in bases.items()
-    for model in (('exact',) if method == 'attention_constant' else ('bert', 'exact'))
-  ]
-
-
 def figure_settings():
   return FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)
 

@@ -11,7 +11,6 @@ from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import families
 from hmm_jax.theory.problems.families import Sizes
-from hmm_jax.theory.theorems import assumptions, scoring
 from hmm_jax.theory.theorems.assumptions import Thresholds
 from hmm_jax.theory.theorems.theorems import Limits
 
@@ -78,12 +77,6 @@ def in_region_by_definition(problem, hmm, states, tokens):
   outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
   length = sum(token < problem.hmm.num_tokens for token in tokens)
   return any(not probs[outside].any() for probs in states_by_position(problem, hmm, tokens)[:length])
-
-
-def first_predictions(problem, tokens):
-  """G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | x], and which x are possible, of tokens [n, T]."""
-  found = scoring.predict(problem, np.zeros((0, problem.hmm.num_states)), None, tokens)
-  return found.token_probs[:, 0], found.posterior @ assumptions.contrasts(problem.task_weights).T, found.possible
 
 
 def exact_posteriors(problem, texts):

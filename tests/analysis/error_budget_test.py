@@ -7,10 +7,7 @@ import pytest
 import scipy.stats
 
 from experiments.analysis import error_budget, statistics
-from experiments.pipeline import sweep
-from experiments.settings import config as config_lib
 from experiments.settings.grid import Point
-from experiments.studies import registry
 
 HEAD, *_ = error_budget.WAYS.values()
 FOUR_STATES = Point(4)
@@ -130,24 +127,10 @@ def test_hmms_of_all_sizes_are_units_together():
 
 
 def test_the_figure_floats_each_step_between_its_stages():
-  """Bars from start to end, with the intervals of the table."""
+  """Bars from start to end."""
   records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
   (axes,) = error_budget.figure(records, figure_settings()).axes
   bars = [bar for bar in axes.patches if np.isfinite(bar.get_height())]
-  means, lost = error_budget.levels(records, HEAD).mean(0), error_budget.lost(records, HEAD)
+  means = error_budget.levels(records, HEAD).mean(0)
   ends = [[bar.get_y(), bar.get_y() + bar.get_height()] for bar in bars]
   np.testing.assert_allclose(ends, np.stack([means[:-1], means[1:]], axis=1))
-  stems = [c.lines[2][0].get_segments()[0][:, 1] for c in axes.containers if hasattr(c, 'lines')]
-  np.testing.assert_allclose(stems, [[end - one.half_width, end + one.half_width] for end, one in zip(means[1:], lost)])
-
-
-def test_a_run_draws_its_budget_beside_what_the_protocol_trains():
-  """Other fits are drawn in the budget alone, whose losses follow the other tables."""
-  config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
-  config.figures = ('budget', 'figure_3_left')
-  settings, records = registry.from_config(config), frame(_records(HEAD, LEVELS, MOST))
-  assert list(sweep.tables(records, settings)) == ['accuracy', 'diagnostics', 'budget_head_vanilla']
-  drawn = sweep.figures(records, settings)
-  assert list(drawn) == ['budget', 'figure_3_left']
-  labels = [text.get_text() for text in drawn['figure_3_left'].legends[0].get_texts()]
-  assert labels == ['head, pretrained BERT', 'majority class']

@@ -74,14 +74,6 @@ def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
   assert pytest.approx(values if dots else interval) in dots + bars
 
 
-def test_a_figure_of_one_process_names_it():
-  """And what is counted, which is no HMM. Its majority class, at one place, is a mark: a line would not be seen."""
-  rows = [row | {'distribution': 'my-process-0123456789ab'} for row in prompt_records(5) if row['num_states'] == 4]
-  figure, _, lines, *_ = _drawn(figures.figure_3_left, rows)
-  assert '; my-process; pretraining seeds: n = 5' in figure.get_suptitle()
-  assert (lines['majority class'].get_marker(), lines['majority class'].get_linestyle()) == ('_', 'None')
-
-
 def test_nothing_is_clipped():
   """The limits hold every mark and interval, and no interval or tick is past 100 percent."""
   wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]

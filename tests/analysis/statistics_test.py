@@ -116,10 +116,3 @@ def test_a_trend_is_that_of_all_orders():
   others = np.array([scipy.stats.spearmanr(sizes, order).statistic for order in itertools.permutations(values)])
   # On both sides: twice the share of the orders on the side of the units.
   assert p_value == pytest.approx(2 * np.mean(others <= correlation + 1e-12))
-
-
-@pytest.mark.parametrize('accuracies', [[0.5, 0.6], [0.5, 0.5, 0.5], [0.5, 0.6, np.nan]])
-def test_no_trend_is_found_in_too_little(accuracies):
-  """Two units, a constant or a missing value have no p-value, rather than 0."""
-  several = range(len(accuracies))
-  assert np.isnan(statistics.trend(_run(accuracies, num_states=several, trial=several), 'num_states')).all()

@@ -94,7 +94,9 @@ def _tensor():
 
 
 @pytest.mark.parametrize(
-  'make', [*(lambda x=x: x for x in CONTAINERS.values()), _tensor], ids=[*CONTAINERS, 'a tensor']
+  'make',
+  [*(lambda x=x: x for x in CONTAINERS.values()), pytest.param(_tensor, marks=pytest.mark.parity)],
+  ids=[*CONTAINERS, 'a tensor'],
 )
 def test_what_has_the_same_numbers_is_the_same_array(make):
   """As a field that is validated and used, and as an argument, whatever was compiled before."""
@@ -130,26 +132,6 @@ def test_what_would_lose_something_is_refused(x):
     plain._replace(emission_matrix=x).validate()
   with pytest.raises(ValueError, match='task_weights'):
     hj.DownstreamTask(x, KEY).examples(plain)
-
-
-CALLS = [
-  (hj.token_likelihoods, HIDDEN, TOKENS, OBSERVED),
-  (hj.at_positions, ROWS, np.array([1, 0])),
-  (hj.hmm.emitted_token_probs, HIDDEN, ROWS),
-  (hj.independent_cells, SQUARES),
-  (hj.masking.corrupt, KEY, hj.masking.Corruption(4, 0.5, 0.8, 0.1), TOKENS),
-  (hj.heads.softmax_or_argmax, SQUARES, 0.5),
-]
-
-
-@pytest.mark.parametrize('call', CALLS, ids=lambda call: call[0].__name__)
-def test_functions_take_numpy_and_lists_as_jax_arrays(call):
-  """Each gives the same numbers."""
-  results = []
-  for of in (jnp.asarray, np.asarray, np.ndarray.tolist):
-    result = call[0](*(of(x) if isinstance(x, np.ndarray) else x for x in call[1:]))
-    results.append(np.concatenate([np.ravel(x) for x in jax.tree.leaves(result)]))
-  np.testing.assert_allclose(results[1:], [results[0]] * 2, 1e-6)
 
 
 def test_what_is_not_observed_may_be_any_id():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from hmm_jax import forward_backward, random_hmm
-from hmm_jax.inference import probs_between
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -65,16 +64,6 @@ def test_slopes_are_those_of_each_batch():
   assert_close(of_mapped(ONE), jax.tree.map(lambda x: x.sum(0), of_each(lambda x: slopes(ONE, x)[0], ROWS[0])))
   of_batch = jax.grad(lambda hmm, rows: sum((w * p).sum() for w, p in zip(WEIGHTS, forward_backward(hmm, rows))))
   assert_close(jax.vmap(of_batch)(HMMS, ROWS), of_each(of_batch, unstacked(HMMS), ROWS))
-
-
-@pytest.mark.slow
-def test_pairs_are_mapped_over():
-  """Over all that they are of, and over beginnings alone, with slopes."""
-  function = jax.grad(lambda *x: (probs_between(*x) ** 2).sum(), (0, 1, 2))
-  before, after = ROWS[:, :2, :2], ROWS[:, :3, 2:]
-  assert_close(jax.vmap(function)(HMMS, before, after), of_each(function, unstacked(HMMS), before, after))
-  of_beginnings = jax.vmap(function, (None, 0, None))(ONE, before, after[0])
-  assert_close(of_beginnings, of_each(lambda x: function(ONE, x, after[0]), before))
 
 
 def test_improbable_evidence_is_exact_beside_probable():

@@ -64,8 +64,6 @@ def test_the_papers_sentence_is_read_as_in_the_paper(texts):
   np.testing.assert_array_equal(cells_TxNxM[-1].argmax(-1), held)
   probs_TxN = cells_TxNxM[:, range(HMM.num_cells), held]
   assert ((np.diff(probs_TxN, axis=0) > 0.005).sum(0) >= 2).all() and (probs_TxN[-1] < 0.95).all()
-  for word, cell in {'cow': 0, 'rolled': 0, 'pasture': 1, 'grass': 1, 'happily': 2}.items():
-    assert HMM.cell_index[path[WORDS.index(word)] % HMM.num_states] == cell
 
 
 def test_the_chain_of_the_example_starts_in_one_state():

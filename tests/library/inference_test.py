@@ -1,7 +1,5 @@
 """Facts about exact inference and its derivatives, checked against enumeration, dynamax and hmmlearn."""
 
-import re
-
 from conftest import at, dirichlet_hmm, enumerated_posterior, in_float64
 from dynamax.hidden_markov_model import CategoricalHMM
 import hmmlearn.hmm
@@ -139,10 +137,3 @@ def test_exact_code_is_compiled_and_its_products_ask_for_full_precision():
     jaxpr = jax.make_jaxpr(function)(*arguments)
     assert len(jaxpr.eqns) == 1
     assert str(jaxpr).count(' dot_general[') == str(jaxpr).count('(Precision.HIGHEST, Precision.HIGHEST)') > 0
-
-
-@pytest.mark.parametrize('shape', [(3, 6), (0, 5, 3)], ids=['states', 'sequences'])
-def test_rows_of_another_shape_are_refused(shape):
-  """Rows not over the joint states are named with their shape, though a multiple would fit a memory; so is nothing."""
-  with pytest.raises(ValueError, match=re.escape(str(shape))):
-    forward_backward(CASES['zero row'][0], np.ones(shape, np.float32))

@@ -3,13 +3,11 @@
 from conftest import joint_hmm
 from inference_cases import SPARSE
 import jax
-import jax.numpy as jnp
 from memory_hmm_cases import float32, memory_without_full_support
 import numpy as np
 import pytest
 from scipy import stats
 
-import hmm_jax
 from hmm_jax import sampling
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -57,16 +55,6 @@ def test_corpus_document_depends_on_key_and_index_alone():
   key, hmm = jax.random.key(3), float32(SPARSE)
   documents = [sampling.sample(jax.random.fold_in(key, d), hmm, 12)[1] for d in range(3)]
   np.testing.assert_array_equal(sampling.sample_corpus(key, hmm, 3, 12, chunk_size=2), documents[:3])
-
-
-@pytest.mark.parametrize('dtype', ['bfloat16', 'float64'])
-def test_frequencies_hang_on_no_type(dtype):
-  """Shares of stays and of tokens."""
-  rows = np.array([[0.75, 0.25], [0.25, 0.75]]).astype(jnp.dtype(dtype))
-  hmm = hmm_jax.HMM(rows[0], rows, rows)
-  draw = jax.jit(jax.vmap(lambda key: sampling.sample(key, hmm, 200)))
-  states, tokens = draw(jax.random.split(jax.random.key(0), 100))
-  np.testing.assert_allclose([(states[:, 1:] == states[:, :-1]).mean(), (tokens == states).mean()], 0.75, atol=0.01)
 
 
 def test_tokens_have_the_smallest_type():

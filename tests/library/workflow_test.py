@@ -7,7 +7,6 @@ from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
-from oracles import log_space_posterior, rows_of
 import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
@@ -67,15 +66,6 @@ def test_the_library_pretrains_as_the_suite_does(block):
   settings = settings_of('small', corpus__num_documents=4, hmm__num_tokens=3, **changes)
   ((_, params),) = pretraining.params_along(settings, names['hmm'], names['key'], (4,), QUIET)
   assert_same_bits(jax.device_get(names['params']), params)
-
-
-def test_labels_are_those_of_mu():
-  """The argmax of mu by P[H_1 | X_-1]; a drawn task has both labels."""
-  task = hj.draw_task(CHAIN, jax.random.key(1), length=5, num_train=48, num_test=30)
-  inputs, labels = task.examples(CHAIN)
-  probs = log_space_posterior(CHAIN, rows_of(CHAIN, inputs)).leave_one_out_probs[:, 0]
-  np.testing.assert_array_equal(labels, (probs @ np.float64(task.task_weights).T).argmax(-1))
-  assert set(labels[:48]) == {0, 1}
 
 
 @pytest.fixture(scope='module')

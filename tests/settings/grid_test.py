@@ -59,17 +59,13 @@ def test_figures_are_named_as_their_functions():
 
 
 def test_the_two_texts_of_the_paper_and_the_released_code():
-  """Sizes, pretrainings and tasks of Figure 3; labels of the released code come from 128 tokens.
+  """Pretrainings and tasks of Figure 3; labels of the released code come from 128 tokens.
 
   Its 80 positions show the [MASK] and 79 of them, or a prompt of 20, the [MASK] and 59.
   """
-  later, more = (4, 8, 10, 15, 25, 30), (4, 8, 10, 12, 15, 25, 30)
   of_scale = {scale: settings_of(scale) for scale in base.OF_PAPER}
-  assert {scale: settings.num_states for scale, settings in of_scale.items()} == dict(
-    paper=later, tuned=later, paper_v1=more, official=more
-  )
-  official, paper, first = (of_scale[name] for name in ('official', 'paper', 'paper_v1'))
-  assert [(one.num_trials, one.tasks_per_trial) for one in (paper, first)] == [(20, 1), (1, 5)]
+  official, paper = of_scale['official'], of_scale['paper']
+  assert [(one.num_trials, one.tasks_per_trial) for one in (paper, of_scale['paper_v1'])] == [(20, 1), (1, 5)]
   assert [official.seen_length('head'), official.seen_length('prompt'), official.prompt.length] == [80, 60, 20]
   assert paper.seen_length('prompt') == official.downstream.length == 129
   assert [one.downstream.label_state for one in (official, paper)] == ['silent', 'first']

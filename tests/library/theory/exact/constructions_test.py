@@ -102,19 +102,6 @@ def test_theorem_4_3_holds_of_periodic_chains_and_from_one_state(first):
   assert assert_right_on_region(problem, '4.3', 3) > 2
 
 
-def test_a_memory_without_probability_takes_no_part():
-  """Its own first law may lack support, and its prompt be what it likes."""
-  for seed in range(3):
-    problem = problem_of('4.6', seed).exact
-    weighed = assumptions.weighted_states(problem.task_weights)
-    memory_probs, silent, first = map(rationals.exact, (np.zeros(3), np.eye(3), np.eye(3)[::-1]))
-    memory_probs[weighed] = [Fraction(1, 3), Fraction(2, 3)]
-    silent[weighed], first[weighed] = problem.silent_probs, problem.hmm.initial_probs
-    hmm = problem.hmm._replace(memory_probs=memory_probs, initial_probs=first)
-    problem = problem._replace(hmm=hmm, silent_probs=silent)
-    assert assert_right_on_region(problem, '4.6', 2)
-
-
 @pytest.mark.parametrize(
   ('theorem', 'words'), [('3.3', 'rank 1'), ('3.6', 'Assumption 3.5'), ('4.6', 'reads cell 0'), ('C.6', 'reads cell')]
 )

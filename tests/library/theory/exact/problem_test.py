@@ -23,16 +23,6 @@ def test_sparse_probs_have_exact_zeros_and_small_denominators():
     np.testing.assert_allclose((probs > 0).mean(), (1 + (size - 1) * density) / size, atol=0.04)
 
 
-def test_rows_are_positive_where_they_are_kept():
-  """A denominator below the number of entries becomes that number; a concentrated row has its rest at one place."""
-  kept = np.array([True, False, True])
-  assert (problem_lib.concentrated(kept, 1) * 64).tolist() == [1, 62, 1]
-  for denominator in (3, 64):
-    row = problem_lib.composed(np.random.default_rng(1), kept, denominator)
-    assert ((row > 0) == kept).all() and (row * denominator % 1 == 0).all()
-  assert problem_lib.composed(np.random.default_rng(1), kept, 1).tolist() == [0.5, 0, 0.5]
-
-
 def test_small_fractions_are_those_that_were_rounded():
   """They are found from float64 a few roundings off, up to a denominator of nearly 10^6."""
   exact = [Fraction(sign * numerator, 1000) for numerator in range(999) for sign in (1, -1)] + [Fraction(7, 999_983)]

@@ -1,12 +1,11 @@
 """What is known of linear heads on all texts of a problem, beside sorting: with two tokens a head is a threshold."""
 
 import numpy as np
-import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
 from hmm_jax.theory.limits import certificates, separability
-from hmm_jax.theory.problems import counterexamples, enumeration
+from hmm_jax.theory.problems import enumeration
 
 TOLERANCE = 1e-9
 
@@ -44,15 +43,6 @@ def test_outcomes_are_those_of_sorting():
     assert (runs > 2) * 1e-9 <= decision.least_error <= least_errors(texts) + 1e-12
     outcomes.add(decision.outcome)
   assert outcomes >= {'separable', 'certified'}
-
-
-def test_the_first_counterexample_is_certified_with_the_error_of_its_page():
-  """On texts of length 2 each proof has a text as likely as 5/27; docs/findings/theory.md says at least 7/27."""
-  example = counterexamples.head_fails_prompt_succeeds()
-  _, texts, decision = decided(StateProblem(example.hmm, example.silent_probs, example.task_weights), 2)
-  assert decision.outcome == 'certified'
-  assert 5 / 27 - 1e-12 <= decision.least_error <= 7 / 27 + 1e-12
-  assert least_errors(texts) == pytest.approx(7 / 27)
 
 
 def test_rare_tokens_are_no_obstacle():

@@ -76,12 +76,6 @@ def test_a_certificate_is_the_exact_mixture():
     assert exact_certificate([middle, [middle[0] + shift, middle[1] - shift]], [0, 1], pairs[:2], 2) == proof
 
 
-def test_three_classes_on_one_prediction_make_a_cycle():
-  """The same G labelled 0, 1 and 2: each must beat the next, with a third of the weight each."""
-  pairs = [(0, 1), (1, 2), (2, 0)]
-  assert exact_certificate(MIDDLE_APART[:1] * 3, [0, 1, 2], pairs, 3) == [THIRD] * 3
-
-
 @pytest.mark.parametrize(
   ('features', 'labels', 'pairs'),
   [

@@ -11,10 +11,8 @@ from conftest import DOCS
 import numpy as np
 import pytest
 import rationals
-from theory_cases import EXACT
 
 from hmm_jax import theory
-from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 from hmm_jax.theory.problems import counterexamples
@@ -108,11 +106,3 @@ def test_the_construction_is_right(theorem, num_possible, num_inside):
   for text in inside:
     exact, built = construction.scores(text)
     assert exact[0] * built[0] > 0
-
-
-def test_what_holds_of_the_example_with_a_memory():
-  """3.1 fails of its joint states; 4.2 with H* = {noun} and 4.4 hold."""
-  joint = HMM(*(array.astype(float) for array in MEMORY.exact_hmm))
-  assert not theory.non_degeneracy(joint, EXACT).holds and theory.stationarity(MEMORY.hmm, EXACT, 1e-9).holds
-  finding = theory.recoverable_hidden_states(MEMORY.hmm, 0, EXACT)
-  assert finding.holds and finding.witness['recoverable_states'].tolist() == [1]

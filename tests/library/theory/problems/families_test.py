@@ -44,9 +44,8 @@ def test_what_is_drawn_are_small_fractions_decided_by_the_key(theorem, family):
     np.testing.assert_array_equal(floats, np.array(fractions, floats.dtype))
 
 
-@pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
-def test_impossible_conditioning_is_refused(theorem, family, monkeypatch):
+def test_impossible_conditioning_is_refused(monkeypatch):
   """No distributions have a smallest singular value of 2."""
   monkeypatch.setattr(families, 'MAX_DRAWS', 10)
   with pytest.raises(ValueError, match='conditioning is 2'):
-    families.draw(theorem, family, jax.random.key(0), SIZES[theorem], LIMITS, 2.0)
+    families.draw('4.6', 'planted', jax.random.key(0), SIZES['4.6'], LIMITS, 2.0)

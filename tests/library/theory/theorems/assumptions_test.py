@@ -16,7 +16,6 @@ from hmm_jax.theory.theorems.assumptions import Thresholds
 UNIFORM = np.full(3, 1 / 3)
 # States 0 and 1 take turns with states 2 and 3.
 TURNS = np.kron(np.eye(2)[::-1], np.full((2, 2), 0.5))
-MIXING = np.full((3, 3), 1 / 3)
 # A probability that is taken for none, at a threshold as large.
 LEAK = 2.0**-7
 
@@ -95,14 +94,6 @@ def test_regularity_is_that_of_walks():
     answers.add(finding.holds)
     periods.add(finding.witness['period'])
   assert answers == {True, False} and periods >= {0, 1, 2, 3, 4}
-
-
-def test_every_state_must_be_able_to_be_first():
-  """A state without probability at the start, or with no more than epsilon, is named."""
-  start = np.array([LEAK, 0.5, 0.5 - LEAK])
-  for epsilon, without in ((LEAK / 2, []), (LEAK, [0])):
-    finding = assumptions.regularity(HMM(start, MIXING, None), Thresholds(epsilon, 0.0))
-    assert finding.holds == (not without) and finding.witness['states_without_start'].tolist() == without
 
 
 def test_the_stationary_law_is_that_in_fractions():
