@@ -17,7 +17,7 @@ from hmm_jax.theory.exact.algebra import (
   exact,
   exact_rows,
   left_inverse,
-  memory_left_inverse,
+  off_span,
   rank,
   split_columns,
 )
@@ -222,7 +222,9 @@ def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray)
   states = np.array([*filter(is_independent, np.flatnonzero(reads_cell))], int)
   if not states.size:
     raise ValueError(f'no state that reads cell {problem.cell} has columns of W independent of all others')
-  theta = memory_left_inverse(*split_columns(emissions, reads_cell, values, states))
+  own, others = split_columns(emissions, reads_cell, values, states)
+  # A left inverse that is 0 on V-bar.
+  theta = left_inverse(off_span(others) @ own)
   return states, theta.reshape(len(values), len(states), -1)
 
 
