@@ -72,7 +72,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
 def _rows(records: pd.DataFrame, kind: _Kind) -> list[dict[str, str]]:
   rows = []
   for names, group in records.groupby([*kind.by.values()], sort=False):
-    row = {heading: _word(value) for heading, value in zip(kind.by, names)}
+    row = {
+      heading: _WORDS.get(value, value) if isinstance(value, str) else f'{value:g}'
+      for heading, value in zip(kind.by, names)
+    }
     for heading, (field, cell) in kind.columns.items():
       if heading.endswith(('rank', 'epsilon')):
         # A dict by rank, or by support and rank: a column for each threshold.
@@ -93,10 +96,6 @@ def _per_text(records: pd.DataFrame) -> pd.DataFrame:
     found.append(records.assign(text=text, **accuracies, **differences))
   # A group's two rows stand together.
   return pd.concat(found).sort_index(kind='stable')
-
-
-def _word(value: Any) -> str:
-  return _WORDS.get(value, value) if isinstance(value, str) else f'{value:g}'
 
 
 def _of(how: str, form: str) -> Cell:
