@@ -109,8 +109,9 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       list(_difference_rows(points, further, heading)),
     ),
     'trends': (
-      'Differences in points over all HMMs, and their trend with |H|: Spearman over HMMs, p of a permutation test, '
-      'Holm correction over contrasts',
+      'Differences in points over all HMMs, intervals and p stratified by |H|, and their trend with |H|: Spearman over '
+      'HMMs, p of a permutation test; Holm correction over contrasts. Detectable: minimum effect with 80% power at '
+      f'level {LEVEL} / number of contrasts',
       list(_trend_rows(found | further, heading))
       if unit == 'HMM' and not any(point.memory_size for point in points)
       else [],
@@ -214,27 +215,26 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]], he
 
 def _trend_rows(found: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
   """A row for each contrast with at least two sizes: over all HMMs, and its rank correlation with |H|."""
-  values = {
-    title: pd.DataFrame(
-      [
-        {**point._asdict(), 'unit': unit, 'difference': value}
-        for point, one in differences.items()
-        for unit, value in enumerate(one.values)
-      ]
-    )
-    for title, differences in found.items()
-    if len(differences) > 1
-  }
-  trends = [statistics.trend(of_units, 'num_states', 'difference') for of_units in values.values()]
-  corrected = statistics.holm([p_value for _, p_value in trends])
-  for (title, of_units), (correlation, _), p_value in zip(values.items(), trends, corrected):
-    difference = statistics.mean_interval(of_units['difference'])
+  found = {title: differences for title, differences in found.items() if len(differences) > 1}
+  pooled = [statistics.stratified(one.values for one in differences.values()) for differences in found.values()]
+  trends = []
+  for differences in found.values():
+    of_units = [
+      {**point._asdict(), 'unit': unit, 'difference': value}
+      for point, one in differences.items()
+      for unit, value in enumerate(one.values)
+    ]
+    trends.append(statistics.trend(pd.DataFrame(of_units), 'num_states', 'difference'))
+  corrected = [statistics.holm(p) for p in ([one.p_value for one in pooled], [p_value for _, p_value in trends])]
+  for title, difference, (correlation, _), *p_values in zip(found, pooled, trends, *corrected):
     yield {
       heading: title,
       'n': str(len(difference.values)),
       'difference': str(difference),
+      'p, Holm': number(p_values[0], '.2g'),
+      'detectable': number(difference.detectable(LEVEL / len(found)), '.1f'),
       'Spearman': number(correlation, '.2f'),
-      'p of the trend, Holm': number(p_value, '.2g'),
+      'p of the trend, Holm': number(p_values[1], '.2g'),
     }
 
 

@@ -89,7 +89,7 @@ METHODS = {
     'oracle prompt', 'mask', True, False, '#E69F00', '*', '--', ('prompt', 'restarts'), 'restarts', ('exact',)
   ),
   'prompt_refit': Method(
-    'prompt, converged head', 'mask', True, False, '#E69F00', 'd', ':', ('prompt', 'converged'), refits=True
+    'prompt, converged head', 'mask', True, False, '#44AA99', 'd', ':', ('prompt', 'converged'), refits=True
   ),
   'oracle_refit': Method(
     'oracle prompt, converged head',

@@ -50,7 +50,7 @@ def test_a_stage_that_is_missing_takes_its_tasks_with_it():
   without = frame([r for r in records if r['method'] != 'head_best'])
   assert error_budget.figure(without, figure_settings()) is None and not error_budget.tables(without)
   unpaired = [r for r in records if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
-  *_, optimisation = error_budget.levels(frame(unpaired), HEAD)[0]
+  *_, optimisation = error_budget.levels(frame(unpaired), HEAD).iloc[0]
   assert optimisation == pytest.approx(79)
 
 
@@ -127,14 +127,14 @@ def test_conditioning_draws_a_line_a_size():
 
 
 def test_hmms_of_all_sizes_are_units_together():
-  """A loss that is too uneven within each size of three HMMs is significant over twelve."""
+  """A loss too uneven within each size of three HMMs is significant over twelve; the interval is stratified."""
   uneven = [[(100, 100, 92 + 3 * trial, 91 + 3 * trial)] for trial in range(3)]
   records = [r for size in (4, 8, 10, 30) for r in _records(HEAD, uneven, [(100,)] * 3, Point(size))]
   (budget,) = error_budget.tables(frame(records)).values()
   rows = budget.frame
   assert list(rows['n']) == ['3'] * 4 + ['12']
   assert list(rows['largest']) == ['not significant'] * 4 + ['conditioning and approximation']
-  half_width = scipy.stats.t.ppf(0.975, 11) * scipy.stats.sem([8, 5, 2] * 4)
+  half_width = scipy.stats.t.ppf(0.975, 4 * 2) * np.std([8, 5, 2], ddof=1) / np.sqrt(12)
   assert rows['conditioning and approximation\nto converged head, BERT'].iloc[-1] == f'5.0 ± {half_width:.1f}'
 
 
@@ -143,7 +143,7 @@ def test_the_figure_floats_each_step_between_its_stages():
   records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
   (axes,) = error_budget.figure(records, figure_settings()).axes
   bars = [bar for bar in axes.patches if np.isfinite(bar.get_height())]
-  means, lost = error_budget.levels(records, HEAD).mean(0), error_budget.lost(records, HEAD)
+  means, lost = error_budget.levels(records, HEAD).mean().to_numpy(), error_budget.lost(records, HEAD)
   ends = [[bar.get_y(), bar.get_y() + bar.get_height()] for bar in bars]
   np.testing.assert_allclose(ends, np.stack([means[:-1], means[1:]], axis=1))
   assert np.mean([bar.get_center()[0] for bar in bars]) == pytest.approx(0)
