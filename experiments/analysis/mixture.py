@@ -25,9 +25,9 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   if not {'head', 'prompt'} <= set(on_bert['method']):
     return {}
   title = (
-    'The paper as a mixture: a share f of BERTs like ours, fitted to its prompt, and BERTs on which every reader answers '
-    'the commonest class. Mean and SD over tasks, in percent; SE: of the mean of the paper, by its interval, or for the '
-    'first text by the predicted SD'
+    'The paper as a mixture: a share f of BERTs like ours, fitted to its prompt, and BERTs on which every reader gives '
+    'the commonest class. Mean and SD over tasks, in percent; SE: of the mean of the paper, by its interval, or for '
+    'the first text by the predicted SD'
   )
   return {'mixture': table(title, [*_rows(on_bert)], 1)}
 
