@@ -34,7 +34,8 @@ WAYS: dict[str, Way] = {
   'linear head': (
     ('degeneracy', 'exact', 'head_best'),
     ('surrogate', 'exact', 'head_whitened'),
-    ('conditioning and approximation', 'bert', 'head_whitened'),
+    ('approximation', 'bert', 'head_whitened'),
+    ('conditioning', 'bert', 'head_converged'),
     ('optimisation', 'bert', 'head'),
   ),
   'attention head': (
@@ -53,7 +54,7 @@ _STYLES = {
   'degeneracy': ('#000000', ''),
   'surrogate': ('#0072B2', '\\\\\\\\'),
   'approximation': ('#E69F00', '....'),
-  'conditioning and approximation': ('#E69F00', '....'),
+  'conditioning': ('#CC79A7', '||||'),
   'optimisation': ('#56B4E9', ''),
   'degeneracy, sample and surrogate': ('#0072B2', '////'),
   'beyond the oracle prompt': ('#D55E00', '////'),

@@ -22,7 +22,7 @@ from hmm_jax import heads, nan_guard, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
 _PROFILE_BINS = 10
-# Smaller gaps between class scores do not show in float32 token probabilities.
+# Smaller gaps between class scores count as near ties.
 _NEAR_TIE = 1e-6
 # Above the number of any task.
 _START_STRIDE = 2**16
