@@ -53,7 +53,8 @@ def test_trends_are_over_the_hmms_of_all_sizes():
   for row in records:
     row['accuracy'] += 0.001 * row['num_states'] * (row['method'] == 'prompt') + 0.001 * row['trial'] ** 2
   (row,) = [row for row in _table('trends', records) if row['contrast, on BERT'] == 'prompt - head']
-  assert (row['n'], row['difference'].split()[0]) == ('9', '11.5')
+  mean = 10 + 0.1 * (4 + 10 + 30) / 3
+  assert (row['n'], row['difference']) == ('9', f'{mean:.1f} ± 0.0')
   assert (row['Spearman'], float(row['p of the trend, Holm']) < 0.05) == ('1.00', True)
   assert 'trends' not in report.tables(frame(prompt_records()), False)
 
@@ -95,12 +96,13 @@ def test_controls_and_sizes_of_heads_have_tables_of_their_own():
     for task in range(3)
     for model, accuracy in (('bert', 0.9), ('untrained', 0.6), ('other_bert', 0.7))
   ]
+  rows += [record(Point(4), 'bert', 'prompt_refit', 0.8, task=task, other_task_accuracy=0.4) for task in range(3)]
   rows += [
     record(Point(4), 'exact', 'head_whitened', 0.9, task=task, other_task_accuracy=None, head_size=size)
     for task, size in enumerate((1.0, 30.0, 4e8))
   ]
   (controls,) = _table('controls', rows)
-  names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'prompt of another task'
+  names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'converged head behind prompt of another task'
   assert [controls[name][:4] for name in names] == ['60.0', '70.0', '40.0']
   assert _table('head_sizes', rows) == [{'|H|': '4', 'n': '3', 'converged head exact G': '3e+01'}]
 
