@@ -52,6 +52,7 @@ def test_mapping_is_a_loop():
   assert_close(jax.vmap(over_hmms, (None, 0), 1)(HMMS, rows), for_all)
 
 
+@pytest.mark.slow
 def test_slopes_are_mapped_over():
   """Of HMMs and sequences at once."""
   assert_close(jax.jit(jax.vmap(slopes))(HMMS, ROWS[:, 0]), of_each(slopes, unstacked(HMMS), ROWS[:, 0]))
@@ -77,6 +78,7 @@ def test_improbable_evidence_is_exact_beside_probable():
   )
 
 
+@pytest.mark.slow
 def test_states_past_those_written_out():
   """Above `_UNROLLED` states the products of a matrix for each sequence are summed, not written out."""
   big = random_hmm(jax.random.key(1), 70, 5, transition_temperature=0.5)

@@ -123,6 +123,7 @@ def test_training_drops_out():
   assert is_active == [True] * 8
 
 
+@pytest.mark.slow
 def test_slots_change_neither_loss_nor_step(start, corpus, monkeypatch):
   """With too few for the batch, all positions are read; with enough, the loss and the next state are the same."""
   key, chunks = jax.random.key(5), corpus[:BATCH_SIZE]

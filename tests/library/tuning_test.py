@@ -95,6 +95,7 @@ def train(tuner, frozen, features, labels, *, tasks=TASKS, schedule=SCHEDULE):
   ],
   ids=['finetune', 'prompt'],
 )
+@pytest.mark.slow
 @pytest.mark.filterwarnings('error:Some donated buffers')
 def test_the_frozen_tree_is_untouched(tuner):
   """Tuning neither donates nor changes the frozen tree, and changes all of its own."""
