@@ -156,7 +156,7 @@ def test_small_numbers_are_kept(tmp_path):
 
 
 def test_a_kept_file_is_found_by_its_kind(tmp_path):
-  """A process and a corpus of one name are apart once their files are gone; of two processes a reference chooses."""
+  """A process and a corpus of one name are apart once their files are gone."""
   words = dict(
     distribution=_written(tmp_path / 'mine.json', processes.mess3()),
     corpus_file=_written(tmp_path / 'mine.npy', np.zeros((8, 512), int)),
@@ -166,9 +166,3 @@ def test_a_kept_file_is_found_by_its_kind(tmp_path):
   for path in words.values():
     pathlib.Path(path).unlink()
   assert _resolved(tmp_path, **words)[0] == settings
-  assert _resolved(tmp_path, distribution=settings.distribution)[0].distribution == settings.distribution
-  _, another = _resolved(tmp_path, distribution=_written(tmp_path / 'mine.json', processes.mess3(alpha=0.5)))
-  user_data.keep(tmp_path, another)
-  pathlib.Path(words['distribution']).unlink()
-  with pytest.raises(SettingsError, match=f'valid is one of .*{settings.distribution}.*, the copies in '):
-    _resolved(tmp_path, **words)

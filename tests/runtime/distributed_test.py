@@ -153,11 +153,10 @@ def _asked(**changes):
   ('variables', 'changes', 'joined'),
   [
     ({}, {}, []),
-    (SRUN, dict(mode='off'), []),
     (SRUN, {}, [('node03:61447', 2, 1, [0])]),
     (SRUN, OUTRIGHT, [('a:1', 3, 0, None)]),
   ],
-  ids=['nothing', 'off', 'srun', 'outright'],
+  ids=['nothing', 'srun', 'outright'],
 )
 def test_a_cluster_is_joined_as_it_says(monkeypatch, capsys, variables, changes, joined):
   """Where other processes were started, unless it is off or said otherwise; elsewhere nobody is waited for.

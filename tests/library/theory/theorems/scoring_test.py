@@ -76,14 +76,3 @@ def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
         assert (built[:-1] == factor * posterior[recovered]).all() and factor > 0
         seen += 1
   assert seen > 4
-
-
-def test_a_falling_temperature_tends_to_argmax():
-  """Scores of a softmax tend to those of argmax, monotonically in the largest error; the problem has its own size."""
-  problem, tokens = next(with_region('4.3', 'planted'))
-  program, found, read = predicted('4.3', problem, tokens, None)
-  temperatures = (1.0, 0.1, 0.01, 1e-3)
-  scores = np.array([scoring.read(found, program.head, temperature) for temperature in temperatures])
-  in_region = found.possible & scoring.has_sure_position(problem, program.finding, tokens, None)
-  errors = np.abs(scores - read)[:, in_region].max((1, 2)).tolist()
-  assert errors[0] > 10 * errors[-1] and sorted(errors, reverse=True) == errors
