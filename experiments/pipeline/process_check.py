@@ -10,7 +10,7 @@ import numpy as np
 from experiments.pipeline import trial as trial_lib
 from experiments.records.trial_records import Trial
 from experiments.settings import own_code
-from experiments.settings.fields import require
+from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 import hmm_jax
 from hmm_jax import tasks
@@ -46,7 +46,11 @@ def check_draws(settings: Settings) -> None:
   """Raise SettingsError where no process that the settings draw carries a task."""
   name = f'hmm, with downstream.num_nonzero {settings.downstream.num_nonzero},'
   valid = 'one where some draw of mu gives texts two labels'
-  require(_has_tasks(settings, trial_lib.drawn_distribution), name, settings.hmm.temperatures, valid)
+  try:
+    has_tasks = _has_tasks(settings, trial_lib.drawn_distribution)
+  except jax.errors.JaxRuntimeError as error:
+    raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
+  require(has_tasks, name, settings.hmm.temperatures, valid)
 
 
 def _has_tasks(settings: Settings, distribution_of: Callable[[Trial], HMM | MemoryHMM]) -> bool:

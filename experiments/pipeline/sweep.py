@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report, statistics
 from experiments.analysis.tables import Table
-from experiments.pipeline import needs, pretraining, process_check, trial as trial_lib, tuning
+from experiments.pipeline import pretraining, process_check, trial as trial_lib, tuning
 from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
@@ -59,7 +59,6 @@ def check(settings: Settings) -> None:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
-  needs.check_memory(settings)
   if not settings.distribution:
     process_check.check_draws(settings)
 
@@ -173,7 +172,7 @@ def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str |
     grid = trials(settings, workdir)
     numbers = range(len(grid)) if numbers is None else numbers
     asked = [list(grid.values())[number] for number in numbers]
-    distributed.broadcast_from_process_0(lambda: needs.check_disk(asked))
+    distributed.broadcast_from_process_0(lambda: pretraining.check_disk(asked))
     results.begin(workdir, settings)
     failed = fill(grid, numbers, settings.time_budget, reporter)
     left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))
