@@ -6,20 +6,18 @@ import pathlib
 import re
 from typing import Any
 
-import jax
 import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report, statistics
 from experiments.analysis.tables import Table
-from experiments.pipeline import pretraining, process_check, trial as trial_lib, tuning
+from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
 from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
-from experiments.settings import own_code
 from experiments.settings.fields import Ended, require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS
@@ -44,13 +42,6 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 def check(settings: Settings) -> None:
   """Raise SettingsError where this machine lacks what the settings ask for."""
-  if settings.model and not settings.distribution:
-    # Fail before anything is trained or written. With a given process, `process_check` does this.
-    key = jax.random.key(settings.seed)
-    for point in settings.grid():
-      own_code.own_model(settings.model, trial_lib.draw_distribution(settings, point, key), key)
-  if settings.own_head:
-    tuning.build_own_head(settings)
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')
@@ -59,8 +50,6 @@ def check(settings: Settings) -> None:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
-  if not settings.distribution:
-    process_check.check_draws(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:

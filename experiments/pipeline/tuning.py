@@ -62,7 +62,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
   if method == 'own_head':
-    head = build_own_head(settings)
+    head = own_code.imported('own_head', settings.own_head).call(num_classes)
   if chosen.reads in OF_SEQUENCE:
     a = settings.attention
     # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.
@@ -75,13 +75,6 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
     p = settings.prompt
     prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
   return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
-
-
-def build_own_head(settings: Settings) -> heads.Head:
-  """The user's own head; raises SettingsError where it cannot be tuned."""
-  return own_code.own_head(
-    settings.own_head, settings.downstream.num_classes, settings.hmm.num_tokens, settings.seen_length('own_head')
-  )
 
 
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
