@@ -40,8 +40,6 @@ _MEASURES = {
 }
 # The same fields without a model.
 UNMEASURED = dict.fromkeys(_MEASURES)
-# Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; and of all other files.
-_STEP, _REST = 2**18, 2**20
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
 
@@ -92,14 +90,14 @@ def check_disk(trials: Sequence[Trial]) -> None:
   An object store does not report its free space, so it is not checked.
   """
   to_run = [trial for trial in trials if trial.absent() and trial.settings.has_bert]
-  models = {trial.pretrained_directory: trial.settings for trial in to_run}
-  total = _REST
-  for directory, settings in models.items():
+  # A megabyte for all that is small.
+  total = 2**20
+  for directory, settings in {trial.pretrained_directory: trial.settings for trial in to_run}.items():
     there = checkpoints.steps(directory / checkpoints.NAME)
     if settings.pretrain.num_steps not in there:
       # The next one is written before one is removed, and several runs may do so at once.
-      total += (checkpoints.KEPT + 1 - len(there)) * (state_bytes(settings) + _STEP)
-  path = next(iter(models), trials[0].directory).parent
+      total += (checkpoints.KEPT + 1 - len(there)) * state_bytes(settings)
+  path = (to_run or trials)[0].pretrained_directory.parent
   free = storage.free_bytes(path)
   valid = f'at least {total:,} for the checkpoints'
   require(free is None or free >= total, f'the number of free bytes in {path}', free, valid)
