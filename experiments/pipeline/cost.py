@@ -1,15 +1,13 @@
 """The cost of pretraining, from its settings alone: floating-point operations (FLOPs) of matrix products.
 
-A product of [m, k] and [k, n] has 2 m k n FLOPs. Entrywise work counts as none: GELU, softmax, norms and AdamW.
+A product of [m, k] and [k, n] has 2 m k n FLOPs. Entrywise work counts as none: GELU, softmax, norms and the optimiser.
 """
 
 import functools
 import math
 from typing import NamedTuple
 
-from experiments.settings.grid import Settings
 from hmm_jax.bert import Bert
-from hmm_jax.masking import num_slots
 
 
 class Product(NamedTuple):
@@ -45,22 +43,3 @@ def products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Pr
 def training_flops(products: list[Product]) -> int:
   """FLOPs forward and backward: the results, and the gradients of both factors."""
   return 6 * sum(map(math.prod, products))
-
-
-def pretraining_step(s: Settings, read: int | None = None) -> int:
-  """FLOPs of one optimiser step: forward, twice that backward, and Muon's.
-
-  It reads out `read` positions of a sequence, by default as many as it has slots.
-  """
-  batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
-  read = read or num_slots(s.corruption(), batch_size, length)
-  of_muon = muon(s) if s.pretrain.optimizer == 'muon' else 0
-  return training_flops(products(s.bert_module(), batch_size, length, read)) + of_muon
-
-
-def muon(s: Settings) -> int:
-  """FLOPs of Muon's update: five times X X^T, its square, and a product with X, for each matrix X."""
-  b = s.bert
-  matrix_flops = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
-  square, oblong = (matrix_flops(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
-  return b.num_layers * (4 * square + 2 * oblong) + square

@@ -189,12 +189,6 @@ def steps(directory: pathlib.Path) -> list[int]:
   return sorted((found.step for found in names.find_all(directory)), reverse=True)
 
 
-def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
-  """The metrics of the newest step that is intact; none where there is no such step."""
-  newest = next((step for step in steps(directory) if _fault(directory / str(step)) is None), None)
-  return [] if newest is None else files.read_json(directory / str(newest) / 'metrics' / 'metrics')
-
-
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:
   """The shapes of `tree` with `sharding`, as `restore` needs them."""
   return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
