@@ -32,13 +32,10 @@ def check(settings: Settings, given: Given) -> None:
   or a head of the user's own that fails.
   """
   process_of: Callable[[Trial], HMM | MemoryHMM] = trial_lib.drawn_distribution
-  value: Any = settings.hmm.temperatures
-  name = f'hmm, with downstream.num_nonzero {settings.downstream.num_nonzero},'
-  valid = 'one where some draw of mu gives texts two labels'
+  what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
   if settings.distribution:
     distribution = from_fields(given[settings.distribution])
-    process_of, name, value = lambda _: distribution, 'distribution', settings.distribution
-    valid = 'one whose texts reveal the first state or memory; here every draw of mu gives all inputs one label'
+    process_of, what = lambda _: distribution, ('distribution', settings.distribution)
     _check_given(settings, distribution, given)
   if settings.own_head:
     classes, length = settings.downstream.num_classes, settings.seen_length('own_head')
@@ -51,7 +48,8 @@ def check(settings: Settings, given: Given) -> None:
     has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in trials)
   except jax.errors.JaxRuntimeError as error:
     raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
-  require(has_tasks, name, value, valid)
+  law = f'some draw of mu, with downstream.num_nonzero {settings.downstream.num_nonzero}'
+  require(has_tasks, *what, f'one where {law}, gives texts two labels; here all have one label')
 
 
 def _has_tasks(trial: Trial, distribution: HMM | MemoryHMM) -> bool:
