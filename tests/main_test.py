@@ -158,7 +158,6 @@ def recorded(finished, tmp_path):
   """The records of the finished run, without its trials and models."""
   for name in ('config.json', 'results.jsonl'):
     shutil.copy(finished.workdir / name, tmp_path)
-  shutil.copytree(finished.workdir / environment.FOLDER, tmp_path / environment.FOLDER)
   return tmp_path
 
 
@@ -171,15 +170,12 @@ def test_a_folder_of_records_is_verified(recorded):
   assert contents() == before
 
 
-@pytest.mark.parametrize(
-  ('change', 'named'), [({'accuracy': 2.0}, 'accuracy'), ({'environment': 'x'}, 'known environment')]
-)
-def test_a_tampered_record_is_not_verified(finished, recorded, change, named):
-  """Exit code 1, for a number that was changed or an environment that is not on record."""
+def test_a_tampered_record_is_not_verified(finished, recorded):
+  """Exit code 1, for a number that was changed."""
   first, *others = _records(finished.prompt_files)
-  (recorded / 'results.jsonl').write_text('\n'.join(map(json.dumps, [first | change, *others])))
+  (recorded / 'results.jsonl').write_text('\n'.join(map(json.dumps, [first | {'accuracy': 2.0}, *others])))
   code, _, err = _run('--mode=verify', f'--workdir={recorded}', f'--pretrained={finished.workdir / "pretrained"}')
-  assert code == 1 and named in err
+  assert code == 1 and 'accuracy' in err
 
 
 def test_report_redraws_from_records_alone(finished, tmp_path):

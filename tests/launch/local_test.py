@@ -14,7 +14,7 @@ from . import stand_ins
 # Each stands for `python` on the path of the script. It ends with the number of its GPU.
 TELLS = """#!/bin/sh
 pwd
-printf '%s\\n' "$@" "${CUDA_VISIBLE_DEVICES-no} of $HMM_JAX_RUNS"
+printf '%s\\n' "$@" "${CUDA_VISIBLE_DEVICES-no}"
 case $CUDA_VISIBLE_DEVICES in [0-9]) exit "$CUDA_VISIBLE_DEVICES" ;; esac
 """
 # Until there is a file `end`; a second signal that comes before would be seen.
@@ -79,7 +79,7 @@ def test_each_run_has_every_word_and_a_gpu_of_its_own(tmp_path, nvidia_smi, vari
   process = _start(tmp_path, '2', 'theory:smoke', words[1], python=TELLS, nvidia_smi=nvidia_smi, **variables)
   status, _, _ = _end(process)
   assert status == ended
-  expected = [[str(ROOT), '-m', 'experiments.main', *words, f'{gpu} of 2'] for gpu in told]
+  expected = [[str(ROOT), '-m', 'experiments.main', *words, gpu] for gpu in told]
   assert [log.splitlines() for log in _logs(tmp_path)] == expected
 
 
