@@ -18,7 +18,7 @@ _PLACES = {
   'memory_cells': _GRID,
   'plateau': ('studies.plateau', 'studies.settings:PlateauSettings'),
   'recipes': ('studies.recipes', 'studies.settings:RecipeSettings'),
-  'benchmark': ('studies.benchmark.study', 'studies.benchmark.settings:BenchmarkSettings'),
+  'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
   'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
