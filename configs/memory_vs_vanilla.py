@@ -29,7 +29,7 @@ head on both at |M| = 3 alone; and attention on BERT is at no size significantly
 Why some draws fall short on the exact model: near ties, and at |M| = 7 optimisation. A draw of mu has 6 nonzero
 entries among 2|M|, so that from |M| = 4 on some memory values have weight 0 in both scores. Where the posterior is
 almost certain of such a value, the label is decided by what little mass is left on the others, often far below the
-1e-6 from which `near_tie_share` counts, and float32 token probabilities do not show it. Measured on the exact model
+1e-6 from which `near_tie_share` counts. Measured on the exact model
 alone, 8 draws of 4 tasks per size, with 5 and with 25 epochs:
 
 python -m experiments.main --config=memory_vs_vanilla --config.models="('exact',)" --config.num_trials=8 \\

@@ -55,6 +55,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
       'head_whitened',
       'probe_converged',
       'oracle_prompt',
+      'prompt_refit',
+      'oracle_refit',
       *base.WITHOUT_MODEL,
     )
     config.figures = ('figure_3_left', 'nearest_tokens', 'budget', 'conditioning')

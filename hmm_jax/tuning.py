@@ -132,7 +132,11 @@ class Tuner:
     """Attention weights [K, B, P + T]; raises ValueError for a head without attention."""
     return self._task_outputs(self.head.attend, trainable, frozen, features)
 
-  def _task_outputs(self, function: Callable[..., Array], trainable: Any, frozen: Any, features: Any) -> Array:
+  def read(self, trainable: Any, frozen: Any, features: Any) -> Any:
+    """The input of each task's head, behind its own prompt or parameters; leading axes K and B."""
+    return self._task_outputs(lambda _, read: read, trainable, frozen, features)
+
+  def _task_outputs(self, function: Callable[..., Any], trainable: Any, frozen: Any, features: Any) -> Any:
     if self.trains_head_alone:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
@@ -314,4 +318,23 @@ def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch
   Raises ValueError for a tuner without an attention head.
   """
   inputs_first = lambda block: jnp.moveaxis(tuner.attend(trainable, frozen, block), 0, 1)
+  return jnp.moveaxis(map_blocks(inputs_first, features, batch_size), 1, 0)
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+def inputs_of_heads(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
+  """What the linear head of each task reads of each input, [K, n, F]; `batch_size` inputs at a time.
+
+  Behind a trained prompt, these are the predicted token probabilities at the [MASK], for a new head.
+
+  >>> import hmm_jax as hj
+  >>> hmm, tuner = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), Tuner(
+  ...   hj.ExactModel(num_tokens=4), hj.Linear(num_classes=2), Prompt(length=2, scale=0.5)
+  ... )
+  >>> inputs = np.tile([4, 1, 2, 3, 0], (6, 1))
+  >>> trainable = jax.tree.map(lambda x: x[None], tuner.init(jax.random.key(1), hmm, inputs))
+  >>> inputs_of_heads(tuner, trainable, hmm, inputs, batch_size=6).shape
+  (1, 6, 4)
+  """
+  inputs_first = lambda block: jnp.moveaxis(tuner.read(trainable, frozen, block), 0, 1)
   return jnp.moveaxis(map_blocks(inputs_first, features, batch_size), 1, 0)

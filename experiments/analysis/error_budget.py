@@ -34,7 +34,8 @@ WAYS: dict[str, Way] = {
   'linear head': (
     ('degeneracy', 'exact', 'head_best'),
     ('surrogate', 'exact', 'head_whitened'),
-    ('conditioning and approximation', 'bert', 'head_whitened'),
+    ('approximation', 'bert', 'head_whitened'),
+    ('conditioning', 'bert', 'head_converged'),
     ('optimisation', 'bert', 'head'),
   ),
   'attention head': (
@@ -53,7 +54,7 @@ _STYLES = {
   'degeneracy': ('#000000', ''),
   'surrogate': ('#0072B2', '\\\\\\\\'),
   'approximation': ('#E69F00', '....'),
-  'conditioning and approximation': ('#E69F00', '....'),
+  'conditioning': ('#CC79A7', '||||'),
   'optimisation': ('#56B4E9', ''),
   'degeneracy, sample and surrogate': ('#0072B2', '////'),
   'beyond the oracle prompt': ('#D55E00', '////'),
@@ -72,20 +73,29 @@ _HALO: list[matplotlib.patheffects.AbstractPathEffect] = [
 ]
 
 
-def levels(records: pd.DataFrame, way: Way) -> np.ndarray:
+def levels(records: pd.DataFrame, way: Way) -> pd.DataFrame:
   """Accuracies in percent, a row for each HMM: the mean over its tasks that have all stages of a way.
 
   The columns are 100% and the stages in order.
   """
   accuracy = records.pivot(index=[*_HMM, 'task'], columns=['model', 'method'], values='accuracy')
-  stages = [tuple(stage) for _, *stage in way]
-  of_tasks = 100 * accuracy.reindex(columns=stages).dropna().astype(float)
-  return np.insert(of_tasks.groupby(level=_HMM).mean().to_numpy(), 0, 100.0, axis=1)
+  of_tasks = 100 * accuracy.reindex(columns=[tuple(stage) for _, *stage in way]).dropna().astype(float)
+  means = of_tasks.groupby(level=_HMM).mean().set_axis(range(1, len(way) + 1), axis=1)
+  means.insert(0, 0, 100.0)
+  return means
 
 
 def lost(records: pd.DataFrame, way: Way) -> list[Interval]:
-  """The points of accuracy that each step of a way loses, with intervals over HMMs."""
-  return [statistics.mean_interval(losses) for losses in -np.diff(levels(records, way)).T]
+  """The points of accuracy that each step of a way loses, with intervals over HMMs, stratified by distribution."""
+  return [_over_sizes(losses) for _, losses in _losses(records, way).items()]
+
+
+def _losses(records: pd.DataFrame, way: Way) -> pd.DataFrame:
+  return -levels(records, way).diff(axis=1).drop(columns=0)
+
+
+def _over_sizes(values: pd.Series) -> Interval:
+  return statistics.stratified(of_size for _, of_size in values.groupby(level=[*Point._fields]))
 
 
 def at_most(records: pd.DataFrame) -> pd.DataFrame:
@@ -101,21 +111,20 @@ def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
   """
   names, p_values = set[str](), list[float]()
   for rows in (records, at_most(records)):
-    losses = -np.diff(levels(rows, way))
-    first = losses.mean(0).argmax()
-    differences = losses[:, [first]] - losses
+    losses = _losses(rows, way)
+    first = losses.mean().idxmax()
     # The largest itself is compared with 0.
-    differences[:, first] = losses[:, first]
-    names.add(way[first][0])
-    p_values += map(_p_above, differences.T)
+    differences = -losses.sub(losses[first], axis=0)
+    differences[first] = losses[first]
+    names.add(way[first - 1][0])
+    p_values += [_p_above(_over_sizes(values)) for _, values in differences.items()]
   name = names.pop()
   # A second name is left where the two disagree.
   return name, 1.0 if names else float(np.max(p_values))
 
 
-def _p_above(values: np.ndarray) -> float:
+def _p_above(found: Interval) -> float:
   """The two-sided p-value if the mean is above 0, and 0 for equal values; else 1."""
-  found = statistics.mean_interval(values)
   if found.mean <= 0:
     return 1.0
   return found.p_value if found.standard_error else 0.0
@@ -170,7 +179,7 @@ def _row(records: pd.DataFrame, way: Way) -> report.Row:
     row[f'{loss}\nto {METHODS[method].label}, {report.MODEL_NAMES[model]}'] = str(interval)
     if method == 'head_best':
       row['of that\nproven'] = str(lost(at_most(records), way)[0])
-  return row | {'accuracy': f'{reached[:, -1].mean():.1f}'}
+  return row | {'accuracy': f'{reached[len(way)].mean():.1f}'}
 
 
 @figures.styled
@@ -224,7 +233,7 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
 def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
   """Draw the steps of each distribution side by side, from start to end; a gain is hollow."""
   width = 0.84 / len(way)
-  ends = np.array([levels(records, way).mean(0) for records in groups]).T
+  ends = np.array([levels(records, way).mean() for records in groups]).T
   half_widths = np.array([[interval.half_width for interval in lost(records, way)] for records in groups]).T
   for index, ((loss, _, method), half_width) in enumerate(zip(way, half_widths)):
     at = np.arange(len(groups)) + width * (index - (len(way) - 1) / 2)
@@ -240,6 +249,6 @@ def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
     for artist in error.get_children():
       artist.set_path_effects(_HALO)
     if method == 'head_best':
-      proven = [levels(at_most(records), way)[:, 1].mean() for records in groups]
+      proven = [levels(at_most(records), way)[1].mean() for records in groups]
       line |= dict(linestyle=(0, (2, 1)), path_effects=_HALO, zorder=6, label='proven degeneracy')
       axes.hlines(proven, at - 0.6 * width, at + 0.6 * width, **line)

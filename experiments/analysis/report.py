@@ -39,12 +39,17 @@ _PAIRED_BEYOND = (
   ('prompt', 'head_whitened'),
   ('prompt', 'probe'),
   ('prompt', 'oracle_prompt'),
+  ('prompt_refit', 'prompt'),
   ('table', 'prompt'),
   ('table', 'probe'),
   ('table', 'probe_converged'),
 )
 _PAIRED_WITH_UNTRAINED = (('probe', 'probe'), ('probe_converged', 'probe_converged'))
-_PAIRED_ON_EXACT = (('oracle_prompt', 'head_whitened'), ('oracle_prompt', 'head_best'))
+_PAIRED_ON_EXACT = (
+  ('oracle_prompt', 'head_whitened'),
+  ('oracle_prompt', 'head_best'),
+  ('oracle_refit', 'head_best'),
+)
 # Methods on text with a memory and on vanilla text of as many joint states; the first pair is the paper's.
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
 
@@ -104,8 +109,9 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       list(_difference_rows(points, further, heading)),
     ),
     'trends': (
-      'Differences in points over all HMMs, and their trend with |H|: Spearman over HMMs, p of a permutation test, '
-      'Holm correction over contrasts',
+      'Differences in points over all HMMs, intervals and p stratified by |H|, and their trend with |H|: Spearman over '
+      'HMMs, p of a permutation test; Holm correction over contrasts. Detectable: minimum effect with 80% power at '
+      f'level {LEVEL} / number of contrasts',
       list(_trend_rows(found | further, heading))
       if unit == 'HMM' and not any(point.memory_size for point in points)
       else [],
@@ -117,7 +123,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     ),
     'controls': (
       'Controls, test accuracy in percent, mean [95% interval]: BERT before pretraining, BERT of another HMM, and a '
-      'prompt with its head on the labels of another task',
+      'converged head behind a prompt that was trained for another task',
       [_control_row(point, points, main) for point in points if records['model'].isin(_CONTROLS).any()],
     ),
     'head_sizes': (
@@ -209,36 +215,35 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]], he
 
 def _trend_rows(found: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
   """A row for each contrast with at least two sizes: over all HMMs, and its rank correlation with |H|."""
-  values = {
-    title: pd.DataFrame(
-      [
-        {**point._asdict(), 'unit': unit, 'difference': value}
-        for point, one in differences.items()
-        for unit, value in enumerate(one.values)
-      ]
-    )
-    for title, differences in found.items()
-    if len(differences) > 1
-  }
-  trends = [statistics.trend(of_units, 'num_states', 'difference') for of_units in values.values()]
-  corrected = statistics.holm([p_value for _, p_value in trends])
-  for (title, of_units), (correlation, _), p_value in zip(values.items(), trends, corrected):
-    difference = statistics.mean_interval(of_units['difference'])
+  found = {title: differences for title, differences in found.items() if len(differences) > 1}
+  pooled = [statistics.stratified(one.values for one in differences.values()) for differences in found.values()]
+  trends = []
+  for differences in found.values():
+    of_units = [
+      {**point._asdict(), 'unit': unit, 'difference': value}
+      for point, one in differences.items()
+      for unit, value in enumerate(one.values)
+    ]
+    trends.append(statistics.trend(pd.DataFrame(of_units), 'num_states', 'difference'))
+  corrected = [statistics.holm(p) for p in ([one.p_value for one in pooled], [p_value for _, p_value in trends])]
+  for title, difference, (correlation, _), *p_values in zip(found, pooled, trends, *corrected):
     yield {
       heading: title,
       'n': str(len(difference.values)),
       'difference': str(difference),
+      'p, Holm': number(p_values[0], '.2g'),
+      'detectable': number(difference.detectable(LEVEL / len(found)), '.1f'),
       'Spearman': number(correlation, '.2f'),
-      'p of the trend, Holm': number(p_value, '.2g'),
+      'p of the trend, Holm': number(p_values[1], '.2g'),
     }
 
 
 def _control_row(point: Point, points: Points, main: Collection[str]) -> Row:
-  """The main methods on the controls, the distance of these from G, and a prompt on another task's labels."""
+  """The main methods on the controls, the distance of these from G, and a head behind another task's prompt."""
   rows = points[point]
   row = _name_of(point, points) | _method_cells(rows, main, _CONTROLS)
-  prompts = statistics.select(rows, model='bert', method='prompt')
-  row['prompt of\nanother task'] = str(statistics.percent(prompts, 'other_task_accuracy'))
+  refits = statistics.select(rows, model='bert', method='prompt_refit')
+  row['converged head behind\nprompt of another task'] = str(statistics.percent(refits, 'other_task_accuracy'))
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for model in _CONTROLS:
     mean = statistics.select(rows, model=model)['kl_at_mask'].mean()

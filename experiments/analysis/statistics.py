@@ -1,6 +1,6 @@
 """Statistics of records: intervals, tests, corrections. Nothing here trains, and no record is edited."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +104,27 @@ def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   return Interval(float(values.mean()), scipy.stats.sem(values - values[0]), len(values) - 1, values)
 
 
+def stratified(strata: Iterable[Sequence[float] | np.ndarray | pd.Series]) -> Interval:
+  """The mean of all independent values, and its t interval over strata whose numbers of values were chosen beforehand.
+
+  The variance of the mean is sum_s (n_s / n)^2 SE_s^2, with SE_s of `mean_interval`, and its degrees of freedom are
+  Welch and Satterthwaite's. So differences between strata, such as sizes |H|, do not widen the interval.
+  """
+  parts = [mean_interval(values) for values in strata]
+  values = np.concatenate([part.values for part in parts])
+  mean, errors, degrees = np.array([(part.mean, part.standard_error, part.degrees) for part in parts]).T
+  shares = np.array([len(part.values) for part in parts]) / len(values)
+  return Interval(float(shares @ mean), *_combined(shares * errors, degrees), values)
+
+
+def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
+  """The standard error of a sum of independent terms, and its degrees of freedom (Welch and Satterthwaite)."""
+  variances = np.square(errors)
+  # Without any spread they do not matter.
+  weights = variances if variances.any() else np.ones_like(variances)
+  return float(np.sqrt(variances.sum())), float(weights.sum() ** 2 / (weights**2 / degrees).sum())
+
+
 def share_interval(count: int, total: int) -> tuple[float, float]:
   """The 95% interval of a share, of `count` in `total` independent draws (Clopper and Pearson 1934)."""
   return scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
@@ -153,11 +174,8 @@ def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
 def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
   one, other = (percent(records, 'accuracy') for records in (first, second))
-  variances = np.square([one.standard_error, other.standard_error])
-  # Welch and Satterthwaite's degrees of freedom; NaN where neither side has any spread.
-  with np.errstate(invalid='ignore'):
-    degrees = variances.sum() ** 2 / (variances**2 / [one.degrees, other.degrees]).sum()
-  return Interval(one.mean - other.mean, np.sqrt(variances.sum()), degrees)
+  errors, degrees = np.array([(part.standard_error, part.degrees) for part in (one, other)]).T
+  return Interval(one.mean - other.mean, *_combined(errors, degrees))
 
 
 def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[float, float]:

@@ -93,6 +93,12 @@ def whitened_head(
   return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
 
 
+def refitted_head(settings: Settings, one: Fitted, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+  """The fit with the head replaced by a whitened one of the features [n, F] behind its prompt."""
+  head = whitened_head(settings, features, labels, splits, is_exact=False)
+  return head._replace(trainable={**one.trainable, **head.trainable}, fields={**one.fields, **head.fields})
+
+
 def nearest_readers(settings: Settings, downstream: Downstream, tasks: list[int], fit: str) -> list[Fitted]:
   """The reader of the tokens nearest the [MASK] for each of `tasks`: a 'table', or 'converged' on one-hot tokens.
 

@@ -10,7 +10,7 @@ import jax
 import matplotlib.figure
 import pandas as pd
 
-from experiments.analysis import error_budget, figures as figures_lib, report, statistics
+from experiments.analysis import error_budget, figures as figures_lib, mixture, report, statistics
 from experiments.analysis.tables import Table
 from experiments.pipeline import needs, pretraining, process_check, trial as trial_lib, tuning
 from experiments.records import failures, results
@@ -218,7 +218,8 @@ def write(
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows."""
   records = statistics.on_fresh_texts(records)
-  return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records)
+  of_paper = mixture.tables(records) if settings.figure.paper_overlay else {}
+  return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records) | of_paper
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:

@@ -1,6 +1,7 @@
 """Tuning one method on one frozen model for the tasks of a trial, and measuring the result."""
 
 from collections.abc import Callable, Iterator, Sequence
+import functools
 import itertools
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from hmm_jax import heads, nan_guard, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
 _PROFILE_BINS = 10
-# Smaller gaps between class scores do not show in float32 token probabilities.
+# Smaller gaps between class scores count as near ties.
 _NEAR_TIE = 1e-6
 # Above the number of any task.
 _START_STRIDE = 2**16
@@ -163,7 +164,9 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, str(problem), members, reporter)
   predicted = np.asarray(tuning.predictions(tuner, state.trainable, params, features, **how))
   is_right = predicted == labels
-  weights = None
+  weights = behind = None
+  if METHODS[method].refits:
+    behind = tuning.inputs_of_heads(tuner, state.trainable, params, features, **how)
   if method == 'attention':
     weights = np.asarray(tuning.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
@@ -177,8 +180,13 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
       fields = attention_profile(weights[which], downstream)
     # Tasks are paired: (0, 1), (2, 3), ...
     other, test = downstream.tasks[tasks[index] ^ 1], splits['test']
-    fields['other_task_accuracy'] = float((predicted[which, test] == other.labels[test]).mean())
-    found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
+    one = optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields)
+    elsewhere = predicted[which] == other.labels
+    if behind is not None:
+      refit = functools.partial(optimal_heads.refitted_head, settings, one, np.asarray(behind[which]))
+      one, elsewhere = refit(labels[index], splits), refit(other.labels, splits).is_right
+    one.fields['other_task_accuracy'] = float(elsewhere[test].mean())
+    found.append(one)
   return found
 
 

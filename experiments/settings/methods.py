@@ -30,6 +30,7 @@ class Method(NamedTuple):
       chooses; 'converged': the optimum on training inputs; 'whitened': likewise, after whitening these; 'on_test': the
       optimum on the test inputs themselves, a bound for any training; 'table': the commonest training labels.
     models: on which it makes sense.
+    refits: whether the trained head is replaced by a 'whitened' one behind the trained prompt.
   """
 
   label: str
@@ -42,6 +43,7 @@ class Method(NamedTuple):
   settings: tuple[str, ...]
   fit: str = 'schedule'
   models: tuple[str, ...] = ('bert', 'exact', 'own')
+  refits: bool = False
 
   @property
   def has_schedule(self) -> bool:
@@ -86,6 +88,22 @@ METHODS = {
   'oracle_prompt': Method(
     'oracle prompt', 'mask', True, False, '#E69F00', '*', '--', ('prompt', 'restarts'), 'restarts', ('exact',)
   ),
+  'prompt_refit': Method(
+    'prompt, converged head', 'mask', True, False, '#44AA99', 'd', ':', ('prompt', 'converged'), refits=True
+  ),
+  'oracle_refit': Method(
+    'oracle prompt, converged head',
+    'mask',
+    True,
+    False,
+    '#E69F00',
+    'd',
+    '-.',
+    ('prompt', 'restarts', 'converged'),
+    'restarts',
+    ('exact',),
+    refits=True,
+  ),
   'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', ':', ('attention',)),
   'attention_constant': Method(
     'attention on constant G', 'tokens', False, False, '#882255', '<', '-.', ('attention',), models=('exact',)
@@ -104,5 +122,6 @@ OF_SEQUENCE = ('sequence', 'probs', 'tokens')
 MAIN = tuple(
   name
   for name, method in METHODS.items()
-  if method.reads == 'nearest' or (method.fit == 'schedule' and method.reads not in ('probs', 'tokens'))
+  if method.reads == 'nearest'
+  or (method.fit == 'schedule' and method.reads not in ('probs', 'tokens') and not method.refits)
 )

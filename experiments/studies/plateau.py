@@ -68,7 +68,7 @@ def _along(point: Point, number: int, settings: PlateauSettings, key: Array, rep
 
 def unigram_gap(ideal: bayes_gap.Ideal) -> float:
   """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts token frequencies alone."""
-  probs = np.float64(ideal.token_probs)[:, 0]
+  probs = np.asarray(ideal.token_probs, np.float64)[:, 0]
   return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
 
 

@@ -73,6 +73,16 @@ def test_unpaired_difference_is_welchs(first):
   _assert_is(statistics.unpaired_difference(attention, head), expected)
 
 
+def test_a_stratified_mean_covers_what_strata_differ_in():
+  """Over many samples of fixed sizes, 95% of intervals have the mean; one stratum alone is a plain t interval."""
+  rng = np.random.default_rng(0)
+  covers = lambda found: abs(found.mean - (7 * 0 + 5 * 20) / 12) < found.half_width
+  draws = [(rng.normal(0, 3, 7), rng.normal(20, 1, 5)) for _ in range(2000)]
+  assert np.mean([covers(statistics.stratified(strata)) for strata in draws]) == pytest.approx(0.95, abs=0.015)
+  (values, _), *_ = draws
+  _assert_is(statistics.stratified([values]), scipy.stats.ttest_1samp(values, 0))
+
+
 @pytest.mark.filterwarnings('error')
 def test_without_a_spread_or_three_units_there_is_a_mean_alone():
   """Neither a half-width, nor a p-value, nor a difference that could be detected."""

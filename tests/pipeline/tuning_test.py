@@ -16,7 +16,7 @@ from settings_cases import distribution_and_tasks, settings_of
 from experiments.pipeline import optimal_heads, trial as trial_lib, tuning
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
-from hmm_jax import heads
+from hmm_jax import heads, tuning as tuning_lib
 from hmm_jax.converged import whitened_head
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.limits import best_head
@@ -208,6 +208,27 @@ def test_a_whitened_head_reads_g_in_float64(settings, drawn):
     assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
     sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
     assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
+
+
+def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
+  """The prompt is that of `prompt`; the head reads G behind it, and so does one for the other task's labels."""
+  distribution, downstream = drawn
+  splits, seen = downstream.splits, downstream.inputs[:, : settings.seen_length('prompt')]
+  tuner, rows = tuning.build(settings, POINT, MODEL, 'prompt_refit'), rows_of(distribution, seen)
+  for plain, one in zip(tune(settings, drawn, 'prompt'), tune(settings, drawn, 'prompt_refit')):
+    prompt, head = plain.trainable['prompt'], one.trainable['head']
+    np.testing.assert_array_equal(one.trainable['prompt'], prompt)
+    of_one_task = jax.tree.map(lambda x: x[None], plain.trainable)
+    (read,) = np.asarray(tuning_lib.inputs_of_heads(tuner, of_one_task, distribution, seen, batch_size=20))
+    before = np.broadcast_to(prompt, (len(rows), *prompt.shape))
+    probs = log_space_conditional(distribution, np.append(before, rows, axis=1))[:, len(prompt)]
+    np.testing.assert_allclose(read, probs, atol=1e-6)
+    # Whitened heads weigh the rounding of float32, so that they are compared on the same bits.
+    labels, other = (downstream.tasks[task].labels for task in (one.task, 1 - one.task))
+    assert_accuracies(one, (np.float64(read) @ head.weights + head.bias).argmax(-1) == labels, downstream)
+    elsewhere = optimal_heads.whitened_head(settings, read, other, splits, False)
+    assert one.measured['other_task_accuracy'] == elsewhere.is_right[splits['test']].mean()
+    assert one.measured['train_accuracy'] > plain.measured['train_accuracy']
 
 
 RNG = np.random.default_rng(0)

@@ -50,6 +50,7 @@ def test_both_texts_share_the_model_of_their_first_trial():
   assert _same(settings_of('paper'), settings_of('paper_v1'), Point(4)) == NEITHER
 
 
+_REFITS = {'prompt_refit', 'oracle_refit'}
 _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention_blind', 'attention_constant'}
 
 
@@ -57,11 +58,11 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
   ('group', 'field', 'methods'),
   [
     ('head', 'learning_rate', {'own_head', 'head', 'probe'}),
-    ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt'}),
+    ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt', *_REFITS}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
-    ('converged', 'ridge', {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best'}),
-    ('restarts', 'number', {'oracle_prompt', 'attention_converged'}),
+    ('converged', 'ridge', {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best', *_REFITS}),
+    ('restarts', 'number', {'oracle_prompt', 'oracle_refit', 'attention_converged'}),
   ],
 )
 def test_settings_of_tuning_name_the_records_of_their_methods_alone(monkeypatch, group, field, methods):
