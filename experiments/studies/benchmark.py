@@ -45,7 +45,7 @@ _PEAK_FLOPS = {
   'TPU v5': 459e12,
   'TPU v6 lite': 918e12,
 }
-# One measurement, which may return before its work is done. The first one compiles.
+# One measurement, which may return before its work is done.
 Call = Callable[[], Any]
 
 
@@ -58,7 +58,7 @@ def measure(
   units: int = 1,
   flops: float | None = None,
 ) -> list[Row]:
-  """A record for each contender, ours first: each round calls all in turn, after a call of each that does not count.
+  """A record for each contender, ours first: each round calls all in turn, and the first round does not count.
 
   A peer that is not installed or fails is skipped, in a sentence.
 
@@ -69,7 +69,6 @@ def measure(
     flops: FLOPs of the matrix products in the work.
   """
   calls = {OURS: ours}
-  _seconds(ours)
   for name, prepare in peers.items():
     try:
       call = prepare()
@@ -77,7 +76,8 @@ def measure(
       calls[name] = call
     except Exception as error:  # Compilers and peers raise anything.
       reporter.say(f"{work}: skipped {name}: {error}. pip install -e '.[bench]' installs the other libraries.")
-  rounds = [{name: _seconds(call) / units for name, call in calls.items()} for _ in range(settings.repeats)]
+  # Ours compiles in the first round, after the imports: dynamax's changes JAX's default precision of products.
+  _, *rounds = [{name: _seconds(call) / units for name, call in calls.items()} for _ in range(settings.repeats + 1)]
   return [_record(settings, work, name, [each[name] for each in rounds], flops) for name in calls]
 
 
