@@ -107,17 +107,17 @@ def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
 def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> None:
   """Carry out the mode for an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment, mode, workdir = EXPERIMENTS[settings.experiment], values.mode, _workdir(values, settings)
-  is_grid, name = experiment.trials is not None, settings.experiment
+  is_grid, name = settings.experiment in GRIDS, settings.experiment
   require(is_grid or mode in ('run', 'report'), '--mode', mode, f'run or report: {name} is not a grid of trials')
   valid = 'empty unless --mode is run, on a grid of trials'
   require((is_grid and mode == 'run') or not values.trials, '--trials', values.trials, valid)
+  # Imported here, since it takes longer than `--list` and `--help`.
+  from experiments.pipeline import process_check, sweep
+
   chosen = []
   if mode == 'run':
     if is_grid:
-      # Imported here, since it takes longer than `--list` and `--help`.
-      from experiments.pipeline import process_check, sweep
-
-      chosen = [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
+      chosen = [sweep.chosen(values.trials, sweep.trials(settings, workdir))]
     set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)
@@ -132,10 +132,10 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))
   if mode == 'status':
-    write(status.text(experiment.trials(settings, workdir)))
+    write(status.text(sweep.trials(settings, workdir)))
     return
   if mode == 'merge':
-    is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
+    is_begun = any(not trial.absent() for trial in sweep.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'a folder with a finished trial of these settings')
   changed = results.changed(recorded, settings) if mode != 'report' else []
   beside = changed and f'{workdir} holds records with other settings: {", ".join(changed)}; new records are added'
@@ -147,7 +147,7 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
     with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
       left = experiment.run(settings, workdir, reporter, *chosen)
   elif mode == 'merge':
-    left = experiment.merge(settings, workdir, reporter)
+    left = sweep.merge(settings, workdir, reporter)
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and values.trials):
     # The others wait until process 0 has shown it, so that all end together.
@@ -219,7 +219,7 @@ def _verify(values: flags.FlagValues, settings: Any) -> None:
 def _import_own(settings: Any) -> None:
   """Import the user's own functions, once JAX is configured: a module may compute where it is imported."""
   if isinstance(settings, Settings):
-    for field in ('model', 'own_head'):
+    for field in own_code.FIELDS:
       own_code.import_named(field, getattr(settings, field))
 
 

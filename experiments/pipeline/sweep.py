@@ -1,7 +1,8 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then records, table and figure of all."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+import itertools
 import pathlib
 import re
 from typing import Any
@@ -15,7 +16,6 @@ from experiments.analysis.tables import Table
 from experiments.pipeline import needs, pretraining, process_check, trial as trial_lib, tuning
 from experiments.records import failures, results
 from experiments.records.failures import Failure
-from experiments.records.results import Record
 from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
@@ -37,9 +37,6 @@ FIGURES = {
 }
 # Figures that also show fits without a schedule.
 _OF_FITS = ('budget', 'conditioning')
-
-# A trial and its records -> the rows that are merged.
-RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 
 def check(settings: Settings) -> None:
@@ -161,58 +158,42 @@ class TrialsFailed(exit_status.RunError):
     self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
 
-def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str | None]) -> Callable[..., str | None]:
-  """Make the `run` of a study from its `trials` and `merge`.
+def run(
+  settings: Settings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
+) -> str | None:
+  """Make the missing records of the numbered trials (None: all), and merge all finished trials.
 
-  It makes the missing records of the numbered trials (None: all), merges all finished trials, and returns what is left,
-  as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or trial. Raises
-  TrialsFailed.
+  Returns what is left, as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or
+  trial. Raises TrialsFailed.
   """
-
-  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None) -> str | None:
-    grid = trials(settings, workdir)
-    numbers = range(len(grid)) if numbers is None else numbers
-    asked = [list(grid.values())[number] for number in numbers]
-    distributed.broadcast_from_process_0(lambda: needs.check_disk(asked))
-    results.begin(workdir, settings)
-    failed = fill(grid, numbers, settings.time_budget, reporter)
-    left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))
-    if failed:
-      raise TrialsFailed(failed, left)
-    # Otherwise what is left was not asked for.
-    goes_on = left and any(trial.absent() for trial in asked)
-    return f'{left}; rerun the same command to resume' if goes_on else left
-
-  return run
+  grid = trials(settings, workdir)
+  numbers = range(len(grid)) if numbers is None else numbers
+  asked = [list(grid.values())[number] for number in numbers]
+  distributed.broadcast_from_process_0(lambda: needs.check_disk(asked))
+  results.begin(workdir, settings)
+  failed = fill(grid, numbers, settings.time_budget, reporter)
+  left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))
+  if failed:
+    raise TrialsFailed(failed, left)
+  # Otherwise what is left was not asked for.
+  goes_on = left and any(trial.absent() for trial in asked)
+  return f'{left}; rerun the same command to resume' if goes_on else left
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Write the records of all trials that are finished, in the order of the points; return what is left."""
-  points, grid = list(settings.grid()), trials(settings, workdir).values()
-  ordered = sorted(grid, key=lambda trial: points.index(trial.point))
-  finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
-  return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
-
-
-# The `run` of the paper's own grids.
-run = runs(trials, merge)
-
-
-def write(
-  workdir: pathlib.Path, settings: Settings, grid: list[trial_lib.Trial], records_of: RecordsOf, reporter: Reporter
-) -> list[trial_lib.Trial]:
-  """Replace the records of a workdir by those of the finished trials, and return these.
+  """Replace the records of a workdir by those of all finished trials, by point; return what is left, as a sentence.
 
   Processes that share the directory take turns, and one that has lost the lock writes nothing. An object store has no
   locks: there `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with
   their table and figures.
   """
+  points, grid = list(settings.grid()), trials(settings, workdir).values()
   with locks.held(workdir, 'the merge of records', reporter):
-    found = [(trial, trial.records()) for trial in grid]
-    whole = [(trial, records) for trial, records in found if len(records) == len(trial.paths())]
-    if whole:
-      results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
-  return [trial for trial, _ in whole]
+    found = [(trial, trial.records()) for trial in sorted(grid, key=lambda trial: points.index(trial.point))]
+    finished = [records for trial, records in found if len(records) == len(trial.paths())]
+    if finished:
+      results.write(workdir, settings, list(itertools.chain(*finished)))
+  return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:

@@ -32,8 +32,8 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
   Example:
     >>> records = load('docs/results/small/figure_3_left')
     >>> records.groupby(['num_states', 'model', 'method'])['accuracy'].mean().unstack()  # doctest: +SKIP
-    >>> len(load('docs/results/theory', having='claim'))
-    28
+    >>> len(load('docs/results/theory', having='least_error'))
+    80
   """
   # Imported here, since it takes longer than `--list` and `--help`.
   import pandas as pd

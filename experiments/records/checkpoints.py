@@ -183,12 +183,6 @@ def steps(directory: pathlib.Path) -> list[int]:
   return sorted((found.step for found in names.find_all(directory)), reverse=True)
 
 
-def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
-  """The metrics of the newest step that is intact; none where there is no such step."""
-  newest = next((step for step in steps(directory) if _fault(directory / str(step)) is None), None)
-  return [] if newest is None else files.read_json(directory / str(newest) / 'metrics' / 'metrics')
-
-
 def _check_shared(directory: pathlib.Path) -> None:
   """Raise SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
   valid = 'a directory that all processes share, such as gs://BUCKET/DIRECTORY'

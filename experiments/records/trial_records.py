@@ -17,6 +17,7 @@ from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
 from experiments.runtime import distributed, locks, signals, storage, timing
 from experiments.runtime.progress import Reporter
+from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
 from hmm_jax import compilation
@@ -98,7 +99,8 @@ class Trial(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     directory, settings, found = self.directory, self.settings, {}
-    fit_ids = {pair: settings.fit_id(*pair) for pair in itertools.product(self.methods, settings.tuned_models)}
+    digests = own_code.digests(settings)
+    fit_ids = {pair: settings.fit_id(*pair, digests) for pair in itertools.product(self.methods, settings.tuned_models)}
     names = itertools.product(range(settings.tasks_per_trial), sorted(settings.tuned_models), sorted(self.methods))
     for name in itertools.starmap(Name, names):
       if name.model in METHODS[name.method].models:
@@ -208,7 +210,8 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, settings = trial.paths(), trial.settings
-  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method, model)}
+  fit_id = settings.fit_id(method, model, own_code.digests(settings))
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id}
   for one in outcome:
     name = Name(one.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **settings.given}

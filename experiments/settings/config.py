@@ -88,13 +88,6 @@ def from_record(config: dict[str, Any], classes: Classes) -> Any:
   return _read(_class(config, classes), config, '')
 
 
-def replace(settings: Any, changes: dict[str, Any]) -> Any:
-  """The settings with `changes`, values by dotted name; raises SettingsError for a wrong one."""
-  config = ml_collections.ConfigDict(dataclasses.asdict(settings), type_safe=False)
-  config.update_from_flattened_dict(changes)
-  return _read(type(settings), config.to_dict(), '')
-
-
 def _read(cls: Any, config: Any, prefix: str) -> Any:
   """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
   require(isinstance(config, dict), prefix, config, 'a group of fields')

@@ -1,13 +1,13 @@
 """The settings of a grid of trials, its distributions, and the ids of models and trials."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 import hashlib
 import itertools
 import json
 from typing import Any, NamedTuple
 
-from experiments.settings import devices, groups, own_code
+from experiments.settings import devices, groups
 from experiments.settings.fields import setting
 from experiments.settings.methods import METHODS, MODELS, NONE
 from hmm_jax.bert import Bert
@@ -174,16 +174,16 @@ class Settings(groups.Experiment):
     """The number of starts from which one of METHODS is trained on a task."""
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
-  def fit_id(self, method: str, model: str) -> str:
+  def fit_id(self, method: str, model: str, digests: Mapping[str, str]) -> str:
     """The id of a fit of one of METHODS: a digest of its settings, which with those of `trial_id` decide its records.
 
-    The user's own model and head are named by their functions and the files of their modules.
+    The user's own model and head are named by their functions and by `digests`, which are those of `own_code.digests`.
     """
     parts = [getattr(self, name) for name in METHODS[method].settings]
     if model == 'own':
-      parts += [self.model, own_code.imported('model', self.model).digest]
+      parts += [self.model, digests['model']]
     if method == 'own_head':
-      parts += [self.own_head, own_code.imported('own_head', self.own_head).digest]
+      parts += [self.own_head, digests['own_head']]
     return digest(parts)
 
   def prompt_length(self, method: str) -> int:

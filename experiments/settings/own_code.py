@@ -20,6 +20,9 @@ from hmm_jax.heads import check_head, Head
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM, token_probs
 
+# The fields of settings that name a function.
+FIELDS = ('model', 'own_head')
+
 
 class Function(NamedTuple):
   """A function of the user's.
@@ -50,6 +53,12 @@ def imported(field: str, name: str) -> Function:
   """The function that a field names. Raises SettingsError where no flag or config file of this process has named it."""
   require(name in _imported, field, name, 'one named by a flag or a config file; records import no code')
   return _imported[name]
+
+
+def digests(settings: Any) -> dict[str, str]:
+  """The digests of the functions of settings, by the field that names each; raises SettingsError as `imported` does."""
+  named = {field: getattr(settings, field) for field in FIELDS}
+  return {field: imported(field, name).digest for field, name in named.items() if name}
 
 
 def own_model(name: str, distribution: Distribution, key: Array) -> tuple[MaskedLM, Any]:

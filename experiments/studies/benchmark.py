@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis.tables import number, Table, table
-from experiments.pipeline import cost, pretraining, trial as trial_lib
+from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.pipeline.trial import Trial
 from experiments.runtime.progress import Reporter
-from experiments.settings.grid import Point
+from experiments.settings.grid import Point, Settings
 from experiments.studies.settings import BenchmarkSettings
 from experiments.studies.study import in_parts, Part, Row, Study
 import hmm_jax
@@ -178,7 +178,7 @@ def training(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> lis
       'Hugging Face, torch.compile': lambda: _hugging_face_steps(settings, start, compiled=True),
     },
     p.steps_per_call,
-    _step_flops(settings),
+    step_flops(settings),
   )
 
 
@@ -220,13 +220,22 @@ def _trial(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[
   with tempfile.TemporaryDirectory() as folder:
     trial = Trial(settings, point, 0, pathlib.Path(folder))
     seconds = _seconds(lambda: trial_lib.run(trial, reporter))
-  return [_record(settings, f'a trial, {point}', OURS, [seconds], settings.pretrain.num_steps * _step_flops(settings))]
+  return [_record(settings, f'a trial, {point}', OURS, [seconds], settings.pretrain.num_steps * step_flops(settings))]
 
 
-def _step_flops(s: BenchmarkSettings) -> int:
-  """FLOPs of the matrix products of a step of pretraining: forward, and twice that backward."""
-  sizes = s.pretrain.batch_size, s.corpus.chunk_length
-  return cost.training_flops(cost.products(s.bert_module(), *sizes, num_slots(s.corruption(), *sizes)))
+def step_flops(s: Settings, num_read: int | None = None) -> int:
+  """FLOPs of the matrix products of a step of pretraining: forward, and twice that backward.
+
+  It reads out `num_read` positions of a text, by default as many as it has slots. The last layer computes keys and
+  values everywhere, and all else where it is read.
+  """
+  b, batch_size, length = s.bert, s.pretrain.batch_size, s.corpus.chunk_length
+  num_read = num_read or num_slots(s.corruption(), batch_size, length)
+  # Multiplications for each position.
+  keys_and_values, output = 2 * b.width**2, b.width * (b.width + s.hmm.num_tokens + 1)
+  behind = 2 * b.width * (b.width + b.ffn_width + length)
+  num_behind = (b.num_layers - 1) * length + num_read
+  return 6 * batch_size * (b.num_layers * length * keys_and_values + num_behind * behind + num_read * output)
 
 
 _PARTS: dict[str, Part] = {'smoothing': smoothing, 'sampling': sampling, 'training': training, 'trial': _trial}

@@ -3,4 +3,4 @@
 from experiments.pipeline import sweep
 from experiments.studies.study import Study
 
-STUDY = Study(sweep.run, sweep.tables, sweep.figures, sweep.check, sweep.trials, sweep.merge)
+STUDY = Study(sweep.run, sweep.tables, sweep.figures, sweep.check)

@@ -17,7 +17,6 @@ _PLACES = {
   'memory_vs_vanilla': _GRID,
   'memory_cells': _GRID,
   'plateau': ('studies.plateau', 'studies.settings:PlateauSettings'),
-  'recipes': ('studies.recipes', 'studies.settings:RecipeSettings'),
   'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),

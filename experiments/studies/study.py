@@ -41,16 +41,12 @@ class Study(NamedTuple):
     tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
     check: (settings) -> raises SettingsError where this machine cannot run it.
-    trials: of a grid, (settings, workdir) -> every trial by its name.
-    merge: of a grid, (settings, workdir, reporter) -> records of the trials that are finished; what is left.
   """
 
   run: Callable[..., str | None]
   tables: Callable[[pd.DataFrame, Any], dict[str, Table]]
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
   check: Callable[[Any], Any] = _nothing
-  trials: Any = None
-  merge: Any = None
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Print the tables of a workdir's records, draw their figures and print all paths; nothing without records."""

@@ -13,7 +13,6 @@ import yaml
 from experiments import main as main_lib
 from experiments.pipeline import sweep
 from experiments.studies import registry
-from experiments.studies.registry import EXPERIMENTS
 
 LAUNCH = ROOT / 'launch'
 SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), *(ROOT / '.ci').iterdir()])
@@ -84,5 +83,5 @@ def _chosen(job, index=''):
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
   values, config = main_lib.parse(['main', *arguments])
   settings = registry.from_config(config)
-  grid = EXPERIMENTS[settings.experiment].trials(settings, pathlib.Path(values.workdir))
+  grid = sweep.trials(settings, pathlib.Path(values.workdir))
   return sweep.chosen(values.trials, grid), grid

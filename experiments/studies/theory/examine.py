@@ -78,7 +78,9 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
 
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
-  problem = problem._replace(task_weights=_scaled(problem.task_weights))
+  # Scale mu by the power of two, which is exact, that brings its largest contrast into [1, 2).
+  _, exponent = np.frexp(np.abs(assumptions.contrasts(problem.task_weights)).max())
+  problem = problem._replace(task_weights=np.ldexp(problem.task_weights, 1 - exponent))
   text: Any = problem.hmm
   if isinstance(problem, MemoryProblem):
     numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
@@ -101,12 +103,6 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
     records.append(_linear_program(problem, longest, settings.margin))
   return records
-
-
-def _scaled(task_weights: np.ndarray) -> np.ndarray:
-  """mu divided by the power of two, which is exact, that brings its largest contrast into [1, 2)."""
-  _, exponent = np.frexp(np.abs(assumptions.contrasts(task_weights)).max())
-  return np.ldexp(task_weights, 1 - exponent)
 
 
 def _plain(fields: Record) -> Record:

@@ -150,7 +150,7 @@ def _texts(
   supports, states = texts.supports(filled_up), program.finding.witness.get('recoverable_states')
   reaching = texts.reaching(supports, problem, program.recovered)
   in_region = lambda tokens: tokens if states is None else tokens[texts.in_region(supports, states, tokens)]
-  sampled = lambda block: in_region(texts.sampled_block(filled_up, key, block, _SAMPLED, length))
+  sampled = lambda block: in_region(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
   numbers = lambda tokens: (tokens.astype(np.int64) @ (padded.num_tokens + 1) ** np.arange(length)).tolist()
   first = sampled(0)
   # Look first if too few sequences are in the region: enumerating takes longer.

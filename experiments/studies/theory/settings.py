@@ -63,18 +63,6 @@ class PrevalenceSettings(LevelSettings):
   num_tokens: int = setting('vocabulary size V', least=2, most=1000)
 
 
-class AppendixSettings(Group):
-  """The claims of the appendices, searched for cases that violate them."""
-
-  length: int = setting('tokens in a text; all texts are enumerated', most=4)
-  num_random: int = setting('number of random cases for each kind of assumption')
-  num_steps: int = setting('steps of the search from the worst random case', least=0)
-  num_edge: int = setting('number of cases at each edge of the assumptions')
-  denominator: int = setting('denominator of every drawn probability', least=8, most=2**20)
-  conditioning: float = setting('lower bound on the smallest singular value of the columns of H*', above=0, below=1)
-  gap_denominators: tuple[int, ...] = setting('denominators of the search for small gaps', least=8, most=2**20)
-
-
 class ThresholdSettings(Experiment):
   """Limits: the largest zero, the widest tie and the longest search."""
 
@@ -106,5 +94,4 @@ class TheorySettings(ThresholdSettings):
   verification: VerificationSettings
   impossibility: ImpossibilitySettings
   prevalence: PrevalenceSettings
-  appendix: AppendixSettings
   figure: FigureSettings

@@ -1,4 +1,4 @@
-"""The theory experiment: theorems verified, proofs searched, linear heads certified, assumptions counted."""
+"""The theory experiment: theorems verified, linear heads certified, assumptions counted."""
 
 import functools
 from typing import Any
@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments.analysis import figures
 from experiments.studies.study import in_parts, Part, Study
-from experiments.studies.theory import appendix, impossibility, prevalence, problems, verification
+from experiments.studies.theory import impossibility, prevalence, problems, verification
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.tables import tables
 
@@ -27,7 +27,6 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
     },
     'impossibility': impossibility.run,
     'prevalence': prevalence.run,
-    'appendix': appendix.run,
   }
 
 

@@ -54,7 +54,7 @@ class _Kind(NamedTuple):
 
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
-  """Verification, claims of the proofs, linear heads, prevalence."""
+  """Verification, linear heads, prevalence."""
   del settings
   made = {}
   for name, kind in _TABLES.items():
@@ -72,7 +72,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
 def _rows(records: pd.DataFrame, kind: _Kind) -> list[dict[str, str]]:
   rows = []
   for names, group in records.groupby([*kind.by.values()], sort=False):
-    row = {heading: _word(value) for heading, value in zip(kind.by, names)}
+    row = {
+      heading: _WORDS.get(value, value) if isinstance(value, str) else f'{value:g}'
+      for heading, value in zip(kind.by, names)
+    }
     for heading, (field, cell) in kind.columns.items():
       if heading.endswith(('rank', 'epsilon')):
         # A dict by rank, or by support and rank: a column for each threshold.
@@ -93,10 +96,6 @@ def _per_text(records: pd.DataFrame) -> pd.DataFrame:
     found.append(records.assign(text=text, **accuracies, **differences))
   # A group's two rows stand together.
   return pd.concat(found).sort_index(kind='stable')
-
-
-def _word(value: Any) -> str:
-  return _WORDS.get(value, value) if isinstance(value, str) else f'{value:g}'
 
 
 def _of(how: str, form: str) -> Cell:
@@ -184,27 +183,6 @@ _TABLES = {
       **_columns(_mean_percent, 'majority', 'accuracy'),
       'least of any HMM': ('accuracy', lambda values: f'{100 * values.min():.1f}'),
     },
-  ),
-  'claims': _Kind(
-    'claim',
-    'Largest violation found of each claim: {num_random:.0f} random cases, {num_steps:.0f} steps of a search from the '
-    'worst, {num_edge:.0f} cases at each edge',
-    3,
-    {'claim': 'claim', 'says': 'says', 'assumed': 'assumed'},
-    {
-      'random': ('largest_random', _of('max', '.1e')),
-      'searched': ('largest_adversarial', _of('max', '.1e')),
-      'exactly': ('exact', _of('max', '.2g')),
-      'verdict': ('violated', lambda values: 'violated' if values.any() else 'not violated'),
-      'violated at': ('fails_at', ', '.join),
-    },
-  ),
-  'gaps': _Kind(
-    'gap_denominator',
-    'Smallest 1 - q^T K(G_i) beside an attended position',
-    0,
-    {'denominator': 'gap_denominator'},
-    {'random': ('gap_random', _of('min', '.1e')), 'searched': ('gap_adversarial', _of('min', '.1e'))},
   ),
   'linear_heads': _Kind(
     'outcome',

@@ -67,13 +67,10 @@ def task_part(rows_of: Callable[[WhichTheoremSettings, SampledTrial], Iterable[R
         for index, (task, row) in enumerate(zip(drawn.downstream.tasks, rows_of(settings, drawn))):
           train, test = (task.labels[splits[name]] for name in ('train', 'test'))
           majority = float(tasks.majority_accuracy(train, test))
-          rows.append({**fields(trial, index), 'majority_accuracy': majority, **row})
+          # The fields by which a record joins those of prompt_vs_head.
+          place = {'num_states': trial.point.num_states, 'trial': trial.trial, 'task': index}
+          rows.append({**place, 'majority_accuracy': majority, **row})
         advance(number, f'{trial}')
     return rows
 
   return run
-
-
-def fields(trial: Trial, task: int) -> Row:
-  """The fields by which a record joins those of prompt_vs_head."""
-  return {'num_states': trial.point.num_states, 'trial': trial.trial, 'task': task}

@@ -5,14 +5,6 @@ from experiments.settings.grid import Settings
 from experiments.studies.theory.settings import LevelSettings
 
 
-class CertificateSettings(Group):
-  """Pretrainings along which a head that converged on the exact G is tested on BERT."""
-
-  num_states: tuple[int, ...] = setting('numbers of hidden states |H|, from num_states of the grid', most=4096)
-  num_trials: int = setting('maximum HMMs of each of these sizes')
-  checkpoints: tuple[int, ...] = setting('pretraining steps at which the head is evaluated on BERT', least=0)
-
-
 class PromptSettings(Group):
   """Levels up to which numbers count as 0, and limits of the search for a prompt."""
 
@@ -30,17 +22,10 @@ class WhichTheoremSettings(Settings):
   margin: float = setting('margins of a linear head, and residuals of a proof of none, up to this count as 0')
   near_tie: float = setting('inputs whose two best scores differ by less than this are near ties')
   prompts: PromptSettings
-  certificate: CertificateSettings
 
   def check(self) -> None:
     super().check()
-    first, c = self.downstream.label_state, self.certificate
+    first = self.downstream.label_state
     require(first == 'first', 'downstream.label_state', first, "'first', the label whose linearity is decided")
     require(not self.distribution, 'distribution', self.distribution, "'': the study uses the HMMs of Figure 3 (left)")
     require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
-    valid = f'a subset of num_states, {self.num_states}'
-    require(set(c.num_states) <= set(self.num_states), 'certificate.num_states', c.num_states, valid)
-    steps, each = c.checkpoints, self.pretrain.steps_per_call
-    fits = tuple(sorted(steps)) == steps and steps[-1] <= self.pretrain.num_steps
-    valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps'
-    require(fits and not any(step % each for step in steps), 'certificate.checkpoints', steps, valid)

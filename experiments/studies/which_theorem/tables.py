@@ -46,26 +46,17 @@ PROMPTS = {
   'exact prompt': 'prompt, exact G',
   'bert prompt': 'prompt, BERT',
 }
-# Shares of the test inputs; what is certified is at most what is right on BERT.
-BOUNDS = {
-  'exact_accuracy': 'right on exact G',
-  'accuracy': 'right on BERT',
-  'certified': 'certified by TV of each input',
-  'from_total_variation': 'certified by mean TV',
-  'from_kl': 'certified by mean KL',
-}
 _MAJORITY = {'majority_accuracy': 'majority class, %'}
 
 
 def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, Table]:
   """All tables; those of accuracies only if the grid's records in docs/results have these tasks."""
-  linearity, prompts, kl = (select(records, part=part) for part in ('linearity', 'prompts', 'kl'))
+  linearity, prompts = (select(records, part=part) for part in ('linearity', 'prompts'))
   return {
     'cells': cell_table(linearity, 'separable', 'all test inputs'),
     'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs without near ties'),
     'distances': distance_table(linearity),
     'prompts': prompt_table(prompts),
-    'certificate': certificate_table(kl),
     **accuracy_tables(linearity, prompts, load(GRID)),
   }
 
@@ -123,14 +114,6 @@ def by_epsilon(prompts: pd.DataFrame) -> pd.DataFrame:
   fields = ('3.5', 'constant_prompt', 'error', 'accuracy')
   at = lambda level: {'epsilon': float(level), **{field: prompts[field].str[level] for field in fields}}
   return pd.concat([prompts.assign(**at(level)) for level in prompts['3.5'].iat[0]], ignore_index=True)
-
-
-def certificate_table(cases: pd.DataFrame) -> Table:
-  """From KL to accuracy at each checkpoint, by |H|."""
-  means = cases.groupby(['num_states', 'step'])[['kl', 'total_variation']].transform('mean').map('{:.2g}'.format)
-  first = ['num_states', 'HMMs', 'step', 'KL, nats', 'TV']
-  title = 'A head trained on the exact G, evaluated on BERT: percent of test inputs, mean [95% interval over HMMs]'
-  return _table(title, cases.assign(**{'KL, nats': means['kl'], 'TV': means['total_variation']}), first, [], BOUNDS)
 
 
 def accuracy_tables(linearity: pd.DataFrame, prompts: pd.DataFrame, grid: pd.DataFrame) -> dict[str, Table]:

@@ -1,6 +1,6 @@
 """Linear algebra on object arrays of `Fraction`s: ranks and left inverses without any rounding.
 
-Left inverses, projections, stationary laws and supports have the type of their arguments, floats or `Fraction`s.
+Stationary laws have the type of their arguments, floats or `Fraction`s.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 PRIME = 2**61 - 1
-# Singular values of floats up to this share of the largest count as 0.
-_NEGLIGIBLE = 1e-9
 
 
 def exact(array: ArrayLike) -> np.ndarray:
@@ -77,10 +75,8 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
   """The Moore-Penrose inverse (C^T C)^-1 C^T [n, m] of independent columns C [m, n].
 
   Raises:
-    ValueError: the columns are dependent `Fraction`s.
+    ValueError: the columns are dependent.
   """
-  if columns.dtype != object:
-    return np.linalg.pinv(columns)
   size = columns.shape[1]
   rows, pivots = row_reduced(np.hstack([columns.T @ columns, columns.T]))
   if pivots[:size] != list(range(size)):
@@ -90,10 +86,6 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
 
 def off_span(columns: np.ndarray) -> np.ndarray:
   """The orthogonal projection [m, m] off the span of columns [m, n], dependent ones among them."""
-  if columns.dtype != object:
-    left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    basis = left[:, values > _NEGLIGIBLE * values.max(initial=0.0)]
-    return np.eye(len(columns)) - basis @ basis.T
   _, pivots = row_reduced(columns)
   basis = columns[:, pivots]
   identity = np.eye(len(columns), dtype=int) * Fraction(1)
@@ -115,11 +107,6 @@ def split_columns(
   chosen = np.isin(np.arange(W.shape[1]), values)[:, None] | ~reads_cell
   others = W[:, chosen & ~np.isin(np.arange(W.shape[2]), states)]
   return W[:, values][:, :, states].reshape(len(W), -1), others
-
-
-def memory_left_inverse(own: np.ndarray, others: np.ndarray) -> np.ndarray:
-  """Theta^(2, h) of Claims C.3 and C.10 for all h in H* at once, [n, V]: a left inverse that is 0 on V-bar."""
-  return left_inverse(off_span(others) @ own)
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:

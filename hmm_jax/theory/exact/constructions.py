@@ -17,7 +17,7 @@ from hmm_jax.theory.exact.algebra import (
   exact,
   exact_rows,
   left_inverse,
-  memory_left_inverse,
+  off_span,
   rank,
   split_columns,
 )
@@ -204,7 +204,12 @@ def _attention_construction(
   token_embeddings = np.concatenate([np.moveaxis(chain.emissions, -1, 0), chain.emissions.sum(-1)[None]])
   u, prompt_embeddings = None, token_embeddings[:0]
   if prompted:
-    u = _prompt(problem, chain, values)
+    # (C.6), times P[H_0] / P[H_1] and scaled to at most 1: [C, H].
+    allowed = np.isin(np.indices(problem.hmm.memory_probs.shape)[problem.cell], values)
+    silent, first = exact_rows(problem.silent_probs), exact_rows(problem.hmm.initial_probs)
+    ratios = silent / np.where(first == 0, 1, first) * (first != 0)
+    u = (allowed[..., None] * ratios).reshape(chain.start.shape)
+    u = u / (u.max() or 1)
     prompt_embeddings = chain_lib.by_value_read(chain, u)[None] / Fraction(len(u), memory_size)
   bias = -1 - max(attention) if prompt_bias is None else prompt_bias
   of_text = chain, exact_posterior(problem), weights
@@ -222,14 +227,7 @@ def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray)
   states = np.array([*filter(is_independent, np.flatnonzero(reads_cell))], int)
   if not states.size:
     raise ValueError(f'no state that reads cell {problem.cell} has columns of W independent of all others')
-  theta = memory_left_inverse(*split_columns(emissions, reads_cell, values, states))
+  own, others = split_columns(emissions, reads_cell, values, states)
+  # A left inverse that is 0 on V-bar.
+  theta = left_inverse(off_span(others) @ own)
   return states, theta.reshape(len(values), len(states), -1)
-
-
-def _prompt(problem: MemoryProblem, chain: ExactChain, values: np.ndarray) -> np.ndarray:
-  """(C.6), times P[H_0] / P[H_1] and scaled to at most 1: [C, H]."""
-  allowed = np.isin(np.indices(problem.hmm.memory_probs.shape)[problem.cell], values)
-  silent, first = exact_rows(problem.silent_probs), exact_rows(problem.hmm.initial_probs)
-  ratios = silent / np.where(first == 0, 1, first) * (first != 0)
-  u = (allowed[..., None] * ratios).reshape(chain.start.shape)
-  return u / (u.max() or 1)

@@ -126,15 +126,11 @@ def random_weights(rng: np.random.Generator, num_classes: int, places: np.ndarra
 
 def composed(rng: np.random.Generator, kept: np.ndarray, denominator: int | None = None) -> np.ndarray:
   """A distribution [size] of small fractions, positive where `kept` is; without a denominator, of a random one."""
-  denominator = max(denominator or int(rng.integers(8, _LARGEST_DENOMINATOR + 1)), int(np.count_nonzero(kept)))
-  return composition(rng, kept, denominator) / denominator
-
-
-def composition(rng: np.random.Generator, kept: np.ndarray, total: int) -> np.ndarray:
-  """Integers [size] with sum `total`, positive where `kept` is and 0 elsewhere, often uneven."""
-  counts, count = np.zeros(len(kept), int), np.count_nonzero(kept)
-  counts[kept] = 1 + rng.multinomial(total - count, rng.dirichlet(np.full(count, 0.5)))
-  return counts
+  counts, count = np.zeros(len(kept), int), int(np.count_nonzero(kept))
+  denominator = max(denominator or int(rng.integers(8, _LARGEST_DENOMINATOR + 1)), count)
+  # Often uneven.
+  counts[kept] = 1 + rng.multinomial(denominator - count, rng.dirichlet(np.full(count, 0.5)))
+  return counts / denominator
 
 
 def concentrated(kept: np.ndarray, place: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The reach of any linear head or prompt: separability, certificates, the best head, what KL guarantees.
+"""The reach of any linear head or prompt: separability, certificates, the best head.
 
 Where no such head or prompt exists, the proof is checked in exact arithmetic.
 """

@@ -119,7 +119,10 @@ def _decided(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | L
   size = len(basis)
   whole = np.tile(np.log([1 / _LARGEST_RATIO, _LARGEST_RATIO]), (size, 1))
   whole[0] = 0
-  boxes = [box for box in [_tightened(basis, columns, whole)] if box is not None]
+  # Tightened by the span alone, then by the cone.
+  of_span = _bounds(basis, whole, [(None, None)] * basis.shape[1])
+  of_cone = None if of_span is None else _bounds(columns, -of_span[:, ::-1], [(0, None)] * columns.shape[1])
+  boxes = [] if of_cone is None else [-of_cone[:, ::-1]]
   for _ in range(max_boxes):
     if not boxes:
       return False
@@ -172,13 +175,6 @@ def _relaxed(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> Pair | 
   if found.status:
     return False if found.status == _INFEASIBLE else None
   return Pair(basis @ found.x[:dimension], np.maximum(found.x[dimension:], 0))
-
-
-def _tightened(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> np.ndarray | None:
-  """The logarithmic bounds [n, 2] of the pairs in a box, from each side alone; None if no pair is left."""
-  of_span = _bounds(basis, box, [(None, None)] * basis.shape[1])
-  of_cone = None if of_span is None else _bounds(columns, -of_span[:, ::-1], [(0, None)] * columns.shape[1])
-  return None if of_cone is None else -of_cone[:, ::-1]
 
 
 def _bounds(matrix: np.ndarray, box: np.ndarray, bounds: list) -> np.ndarray | None:

@@ -1,6 +1,5 @@
 """Token sequences that claims are checked on: every one up to a length, those that can occur, and sampled ones."""
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -114,19 +113,9 @@ def _reached(found: Supports, tokens: np.ndarray) -> list[np.ndarray]:
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
-  return np.asarray(sample_corpus(key, _in_float32(distribution), count, length), np.int32)
-
-
-def sampled_block(distribution: Distribution, key: Array, block: int, count: int, length: int) -> np.ndarray:
-  """Block `block` of an endless corpus: `sampled` with the key `fold_in(key, block)`."""
-  return np.asarray(_sampled_block(_in_float32(distribution), key, block, count, length), np.int32)
+  in_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
+  return np.asarray(_sampled(key, in_float32, count, length), np.int32)
 
 
 # Each size of a distribution compiles a program that draws little: optimising it costs more than it saves.
-@functools.partial(jax.jit, static_argnames=('count', 'length'), compiler_options=compilation.ONCE)
-def _sampled_block(distribution: Distribution, key: Array, block: Array, count: int, length: int) -> Array:
-  return sample_corpus(jax.random.fold_in(key, block), distribution, count, length)
-
-
-def _in_float32(distribution: Distribution) -> Distribution:
-  return jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
+_sampled = jax.jit(sample_corpus, static_argnums=(2, 3), compiler_options=compilation.ONCE)

@@ -44,7 +44,10 @@ class Program(NamedTuple):
 
 
 def finding(assumption: str, problem: Any, limits: Limits) -> Finding:
-  """Decide the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4."""
+  """Decide the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4.
+
+  Raises ValueError for another name.
+  """
   hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
   match assumption:
     case '3.1':
@@ -62,12 +65,13 @@ def finding(assumption: str, problem: Any, limits: Limits) -> Finding:
       return assumptions.stationarity(hmm, thresholds, limits.tolerance)
     case 'start':
       return assumptions.silent_start(hmm, problem.silent_probs, thresholds, limits.tolerance)
-    case _:
+    case '4.5':
       return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
+  raise ValueError(f'assumption is {assumption!r}; valid are 3.1, 3.2, 3.5, 4.2, 4.4, 4.5 and start')
 
 
 def construct(theorem: str, problem: Any, length: int, limits: Limits) -> Construction:
-  """The prompt and the head of the theorem for texts of length T; raises AssumptionError."""
+  """The prompt and the head of the theorem for texts of length T; raises AssumptionError, or ValueError for another."""
   hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
   match theorem:
     case '3.3':
@@ -76,9 +80,10 @@ def construct(theorem: str, problem: Any, length: int, limits: Limits) -> Constr
       return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, limits.max_nodes)
     case '4.3':
       return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
-    case _:
+    case '4.6' | 'C.6':
       silent_probs, tolerance = problem.silent_probs, limits.tolerance
       return recovery.theorem_4_6(hmm, mu, silent_probs, problem.cell, length, thresholds, tolerance)
+  raise ValueError(f'theorem is {theorem!r}; valid are {", ".join(ON_EMISSIONS)}')
 
 
 def program(theorem: str, problem: Any, length: int, limits: Limits) -> Program:

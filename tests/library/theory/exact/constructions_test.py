@@ -40,7 +40,6 @@ def test_left_inverse_and_projection_are_those_of_moore_and_penrose():
   np.testing.assert_array_equal(inverse @ columns, np.eye(3))
   np.testing.assert_array_equal(columns @ inverse, (columns @ inverse).T)
   np.testing.assert_array_equal(algebra.off_span(twice), np.eye(5, dtype=int) - columns @ inverse)
-  np.testing.assert_allclose(algebra.off_span(twice.astype(float)), algebra.off_span(twice).astype(float), atol=1e-12)
   with pytest.raises(ValueError, match='rank 3'):
     algebra.left_inverse(twice)
 

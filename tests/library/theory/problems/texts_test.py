@@ -1,6 +1,5 @@
 """Sequences to check on, and problems filled up to one size: against enumeration and exact posteriors."""
 
-import jax
 import numpy as np
 from oracles import log_space_posterior
 import pytest
@@ -48,14 +47,6 @@ def test_the_end_of_a_text_is_no_position():
   supports = texts.Supports(np.array([[True, False]]), ~np.eye(2, dtype=bool), np.ones((3, 1, 2), bool))
   tokens = np.array([[0, 2, 2], [0, 1, 2]])
   assert texts.in_region(supports, np.array([1]), tokens).tolist() == [False, True]
-
-
-def test_blocks_of_a_corpus_are_samples_of_folded_keys():
-  """Block b is what the key with b folded into it samples."""
-  hmm, key = drawn('4.6').hmm, jax.random.key(0)
-  for block in (0, 3):
-    expected = texts.sampled(hmm, jax.random.fold_in(key, block), 20, 5)
-    np.testing.assert_array_equal(texts.sampled_block(hmm, key, block, 20, 5), expected)
 
 
 def loglik(hmm, tokens):

@@ -108,6 +108,14 @@ def test_a_theorem_is_refused_where_an_assumption_fails(field, theorem, statemen
     assert error.value.finding.statement == f'Assumption {statement}' and not error.value.finding.holds
 
 
+def test_a_number_that_no_statement_has_is_refused():
+  problem = contradictory_memory()
+  with pytest.raises(ValueError, match="assumption is '4.7'; valid are 3.1"):
+    theorems.finding('4.7', problem, LIMITS)
+  with pytest.raises(ValueError, match="theorem is '4.5'; valid are 3.3"):
+    theorems.construct('4.5', problem, 3, LIMITS)
+
+
 def test_the_region_takes_mass_up_to_epsilon_for_none():
   """A posterior that leaves H* by no more than the support threshold counts, one of zeros does not."""
   problem = contradictory_memory()
