@@ -26,7 +26,6 @@ from experiments.studies.study import in_parts, Part, Row, Study
 import hmm_jax
 from hmm_jax import sharding
 from hmm_jax.hmm import HMM
-from hmm_jax.masking import num_slots
 from hmm_jax.pretraining import training_calls
 
 OURS = 'ours'
@@ -66,7 +65,7 @@ def measure(
     work: its name, with its size.
     peers: by name, functions that import the library of a peer and return its call.
     units: how many times one call does the work.
-    flops: FLOPs of the matrix products in the work.
+    flops: FLOPs of the work.
   """
   calls = {OURS: ours}
   for name, prepare in peers.items():
@@ -185,7 +184,7 @@ def training(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> lis
 def _hugging_face_steps(settings: BenchmarkSettings, params: Any, compiled: bool) -> Call:
   """As many steps of torch as one call of ours takes, on one device of the kind that JAX uses.
 
-  One batch does for all: time depends neither on its tokens nor on which of them are corrupted.
+  One batch does for all: time depends neither on its tokens nor on which of them are corrupted or count in the loss.
   """
   import torch
 
@@ -196,8 +195,6 @@ def _hugging_face_steps(settings: BenchmarkSettings, params: Any, compiled: bool
   model: Any = hugging_face.model_of(settings.bert_module(), params).train().to(device)
   forward = torch.compile(model) if compiled else model
   inputs = torch.randint(settings.hmm.num_tokens, (p.batch_size, settings.corpus.chunk_length), device=device)
-  # -100 is torch's label of a position that is not selected.
-  labels = torch.where(torch.rand(inputs.shape, device=device) < p.mask_rate, inputs, -100)
   weights, dtype = model.parameters, getattr(torch, settings.bert.dtype)
   optimizer = torch.optim.AdamW(weights(), p.learning_rate, (0.9, p.b2), weight_decay=p.weight_decay, fused=True)
 
@@ -205,7 +202,7 @@ def _hugging_face_steps(settings: BenchmarkSettings, params: Any, compiled: bool
     for _ in range(p.steps_per_call):
       optimizer.zero_grad(set_to_none=True)
       with torch.autocast(device, dtype, enabled=dtype != torch.float32):
-        loss = forward(input_ids=inputs, labels=labels).loss
+        loss = forward(input_ids=inputs, labels=inputs).loss
       loss.backward()
       torch.nn.utils.clip_grad_norm_(weights(), p.clip_norm)
       optimizer.step()
@@ -223,19 +220,10 @@ def _trial(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[
   return [_record(settings, f'a trial, {point}', OURS, [seconds], settings.pretrain.num_steps * step_flops(settings))]
 
 
-def step_flops(s: Settings, num_read: int | None = None) -> int:
-  """FLOPs of the matrix products of a step of pretraining: forward, and twice that backward.
-
-  It reads out `num_read` positions of a text, by default as many as it has slots. The last layer computes keys and
-  values everywhere, and all else where it is read.
-  """
-  b, batch_size, length = s.bert, s.pretrain.batch_size, s.corpus.chunk_length
-  num_read = num_read or num_slots(s.corruption(), batch_size, length)
-  # Multiplications for each position.
-  keys_and_values, output = 2 * b.width**2, b.width * (b.width + s.hmm.num_tokens + 1)
-  behind = 2 * b.width * (b.width + b.ffn_width + length)
-  num_behind = (b.num_layers - 1) * length + num_read
-  return 6 * batch_size * (b.num_layers * length * keys_and_values + num_behind * behind + num_read * output)
+def step_flops(s: Settings) -> int:
+  """FLOPs of a step of pretraining, by the usual count: 6 for each parameter and token (Kaplan et al. 2020)."""
+  params = jax.eval_shape(s.bert_module().init, jax.random.key(0), jnp.zeros((1, 1), int))
+  return 6 * sum(leaf.size for leaf in jax.tree.leaves(params)) * s.pretrain.batch_size * s.corpus.chunk_length
 
 
 _PARTS: dict[str, Part] = {'smoothing': smoothing, 'sampling': sampling, 'training': training, 'trial': _trial}
@@ -247,27 +235,21 @@ def _parts(settings: BenchmarkSettings) -> dict[str, Part]:
 
 def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Table]:
   """The `speed` of every contender."""
-  ours, here = records.groupby('work')['seconds'].transform('first'), records.iloc[0]
-  versions = ', '.join(f'{name} {version}' for name, version in here['versions'].items())
-  title = (
-    'Seconds, median; ratio to ours in each round, median (quartiles); matrix products in TFLOP/s and as a share of '
-    f'the bf16 peak. On {here["devices"][0]} of {here["cpu"]}, {versions}'
-  )
-  return {'speed': table(title, [_speed(*pair) for pair in zip(records.itertuples(), ours)], num_texts=2)}
-
-
-def _speed(record: Any, ours: list[float]) -> dict[str, str]:
-  is_ours, seconds = record.contender == OURS, np.median(record.seconds)
-  low, ratio, high = np.quantile(np.divide(record.seconds, ours), (0.25, 0.5, 0.75))
-  speed = np.float64(record.flops) / seconds
-  return {
-    'work': record.work if is_ours else '',
-    'contender': record.contender,
-    'seconds': f'{seconds:.3g}',
-    'ratio': '' if is_ours else f'{ratio:.2f} ({low:.2f} to {high:.2f})',
-    'TFLOP/s': number(speed / 1e12, '.3g'),
-    'of peak': number(speed / sum(_PEAK_FLOPS.get(kind, np.nan) for kind in record.devices), '.0%'),
+  ours, seconds = records.groupby('work')['seconds'].transform('first'), records['seconds'].map(np.median)
+  ratios = [np.quantile(np.divide(*pair), (0.25, 0.5, 0.75)) for pair in zip(records['seconds'], ours)]
+  peaks = [sum(_PEAK_FLOPS.get(kind, np.nan) for kind in kinds) for kinds in records['devices']]
+  columns = {
+    'work': records['work'],
+    'contender': records['contender'],
+    'seconds': seconds.map('{:.3g}'.format),
+    'ratio': ['{1:.2f} ({0:.2f} to {2:.2f})'.format(*quartiles) for quartiles in ratios],
+    'of peak': [number(share, '.0%') for share in records['flops'].astype(float) / seconds / peaks],
   }
+  title = (
+    'Median seconds; ratio to ours in each round, median (quartiles); 6 FLOPs for each parameter and token, as a share '
+    f'of the bf16 peak. Measured on {records["devices"][0][0]} of {records["cpu"][0]}'
+  )
+  return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
 def _check(settings: BenchmarkSettings) -> None:

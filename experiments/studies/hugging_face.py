@@ -31,24 +31,6 @@ _NAMES = {
 }
 
 
-def config_of(bert: Bert) -> transformers.BertConfig:
-  """The Hugging Face config of the same architecture, dropout included."""
-  return transformers.BertConfig(
-    vocab_size=bert.num_tokens + 1,
-    hidden_size=bert.width,
-    num_hidden_layers=bert.num_layers,
-    num_attention_heads=bert.num_heads,
-    intermediate_size=bert.ffn_width,
-    max_position_embeddings=bert.max_positions,
-    type_vocab_size=1,
-    pad_token_id=None,  # A padding token's embedding would get no gradient.
-    hidden_act='gelu',
-    layer_norm_eps=1e-12,
-    hidden_dropout_prob=bert.dropout_rate,
-    attention_probs_dropout_prob=bert.dropout_rate,
-  )
-
-
 def named(params: Any) -> dict[str, np.ndarray]:
   """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`.
 
@@ -66,8 +48,22 @@ def named(params: Any) -> dict[str, np.ndarray]:
 
 
 def model_of(bert: Bert, params: Any) -> transformers.BertForMaskedLM:
-  """Their model with our weights, in evaluation mode."""
-  model = transformers.BertForMaskedLM(config_of(bert)).eval()
+  """Their model of the same architecture, dropout included, with our weights; in evaluation mode."""
+  config = transformers.BertConfig(
+    vocab_size=bert.num_tokens + 1,
+    hidden_size=bert.width,
+    num_hidden_layers=bert.num_layers,
+    num_attention_heads=bert.num_heads,
+    intermediate_size=bert.ffn_width,
+    max_position_embeddings=bert.max_positions,
+    type_vocab_size=1,
+    pad_token_id=None,  # A padding token's embedding would get no gradient.
+    hidden_act='gelu',
+    layer_norm_eps=1e-12,
+    hidden_dropout_prob=bert.dropout_rate,
+    attention_probs_dropout_prob=bert.dropout_rate,
+  )
+  model = transformers.BertForMaskedLM(config).eval()
   with torch.no_grad():
     model.get_parameter(TOKEN_TYPES).zero_()
     for name, value in named(params).items():

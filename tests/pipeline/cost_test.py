@@ -10,21 +10,20 @@ import pytest
 from settings_cases import settings_of
 
 from experiments.pipeline import cost, pretraining
-from experiments.studies.benchmark import step_flops
 from hmm_jax import sharding
 
 
-def _products(jaxpr, choose=min):
-  """FLOPs of the products in a jaxpr; of a conditional, those of the branch that is chosen."""
+def _products(jaxpr):
+  """FLOPs of the products in a jaxpr; of a conditional, those of its cheapest branch."""
   total = 0
   for equation in jaxpr.eqns:
-    inner = [_products(sub, choose) for sub in jax.extend.core.jaxprs_in_params(equation.params)]
+    inner = [_products(sub) for sub in jax.extend.core.jaxprs_in_params(equation.params)]
     if equation.primitive.name == 'dot_general':
       (contracted, _), _ = equation.params['dimension_numbers']
       shape = equation.invars[0].aval.shape
       total += 2 * equation.outvars[0].aval.size * np.prod([shape[axis] for axis in contracted])
     elif equation.primitive.name == 'cond':
-      total += choose(inner)
+      total += min(inner)
     else:
       total += equation.params.get('length', 1) * sum(inner)
   return total
@@ -41,16 +40,9 @@ def _train_steps(settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('scale', ['smoke', 'paper'])
-def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
-  """To the last one, where a batch fits into the slots and where it does not; and so are the parameters."""
+def test_the_bytes_of_pretraining_are_those_of_its_state(scale):
   settings = settings_of(scale, pretrain__optimizer='adamw')
-  train_steps, shapes = _train_steps(settings)
-  jaxpr = jax.make_jaxpr(train_steps)(*shapes).jaxpr
-  each = settings.pretrain.steps_per_call
-  assert _products(jaxpr) == each * step_flops(settings)
-  assert _products(jaxpr, max) == each * step_flops(settings, settings.corpus.chunk_length)
-  # BERT-base with 6 layers, in the paper's size.
-  assert scale != 'paper' or cost.num_params(settings) == 43_522_571
+  _, shapes = _train_steps(settings)
   assert cost.num_params(settings) == sum(leaf.size for leaf in jax.tree.leaves(shapes[0].params))
   sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes[0])]
   assert sum(sizes) == pytest.approx(cost.state_bytes(settings), abs=32)

@@ -56,11 +56,16 @@ def test_all_smooth_the_same_texts(monkeypatch):
 
 def test_the_table_has_ratios_by_round_and_the_share_of_all_chips(monkeypatch):
   monkeypatch.setattr(benchmark, '_PEAK_FLOPS', {'chip': 4e12})
-  same = dict(work='step', flops=1e12, devices=['chip', 'chip'], cpu='CPU', versions={})
+  same = dict(work='step', flops=1e12, devices=['chip', 'chip'], cpu='CPU')
   rows = [same | dict(contender='ours', seconds=[0.5, 1, 2]), same | dict(contender='peer', seconds=[1, 3, 8])]
   frame = benchmark.STUDY.tables(pd.DataFrame(rows), _settings())['speed'].frame
-  assert frame['ratio'].tolist() == ['', '3.00 (2.50 to 3.50)']
+  assert frame['ratio'].tolist() == ['1.00 (1.00 to 1.00)', '3.00 (2.50 to 3.50)']
   assert frame['seconds'].tolist() == ['1', '3'] and frame['of peak'].tolist() == ['12%', '4%']
+
+
+def test_the_flops_of_a_step_are_six_for_each_parameter_and_token():
+  """Of BERT-base with 6 layers, in the paper's size."""
+  assert benchmark.step_flops(settings_of('gpu', 'benchmark')) == 6 * 43_522_571 * 8 * 512
 
 
 def test_a_run_without_torch_records_all_else(tmp_path, monkeypatch):
