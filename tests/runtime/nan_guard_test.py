@@ -11,7 +11,7 @@ from settings_cases import settings_of
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints, files
 from experiments.runtime import exit_status, locks
-from hmm_jax import nan_guard, sharding, tuning
+from hmm_jax import heads, nan_guard, sharding, tuning
 from hmm_jax.pretraining import TrainState
 
 _FRESH = TrainState(jnp.int32(0), jnp.ones(3), {'moment': jnp.ones(2)})
@@ -72,9 +72,14 @@ def test_a_pretraining_ends_at_what_is_not_finite(train, tmp_path, bad, is_looke
 
 def test_tuning_ends_at_an_epoch_that_is_not_finite():
   """It names the epoch and the task."""
-  epoch = lambda done: (done + 1, np.array([0.5, np.nan if done == 1 else 0.5]))
+  epoch = lambda done, *_: (done + 1, np.array([0.5, np.nan if done == 1 else 0.5]))
+  tuner, schedule = tuning.Tuner(None, heads.Linear(2)), tuning.Schedule(0.1, 5, 1, 0, 0.0, 1.0)
+  data = np.ones((2, 3)), np.zeros((2, 2), int), np.arange(2)
+  states = tuning.fit(
+    jax.random.split(jax.random.key(0)), tuner, schedule, (), *data, 'head', ['task 0', 'task 1'], (lambda *_: 0, epoch)
+  )
   with pytest.raises(nan_guard.Diverged, match='in epoch 2 the loss of task 1'):
-    list(tuning.epochs(epoch, 0, 5, 'head', ['task 0', 'task 1']))
+    list(states)
 
 
 def test_a_pretraining_that_was_taken_over_writes_no_more(train, tmp_path):
