@@ -37,7 +37,6 @@ from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 from hmm_jax import nan_guard
-from hmm_jax.distribution_files import from_fields
 
 # The flag of XLA by which a GPU gives the same bits each time; on a CPU it changes nothing.
 _DETERMINISTIC = '--xla_gpu_exclude_nondeterministic_ops=true'
@@ -125,10 +124,8 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
     _import_own(settings)
   if mode == 'run':
     distributed.raise_everywhere(lambda: experiment.check(settings))
-    if given:
-      distribution = from_fields(given[settings.distribution])
-      documents = given.get(settings.corpus_file, {}).get('tokens')
-      distributed.raise_everywhere(lambda: process_check.check(settings, distribution, documents))
+    if isinstance(settings, Settings):
+      distributed.raise_everywhere(lambda: process_check.check(settings, given))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))
   if mode == 'status':

@@ -192,10 +192,6 @@ class TuneState(NamedTuple):
   step: Array
 
 
-# state -> (state, losses), such as `tune_epoch` with its other arguments bound.
-Epoch = Callable[[TuneState], tuple[TuneState, Array]]
-
-
 def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
   """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays.
 
@@ -284,18 +280,58 @@ def tune_epoch(
   return state, losses.mean(0)
 
 
-def epochs(
-  epoch: Epoch, state: TuneState, count: int, name: str, members: Sequence[str]
-) -> Iterator[tuple[int, TuneState, Array]]:
-  """Yield the number of epochs so far, the state and the last epoch's losses, after each of `count` epochs.
+def fit(
+  keys: Array | tuple[Array, Array],
+  tuner: Tuner,
+  schedule: Schedule,
+  frozen: Any,
+  features: Any,
+  labels: Array | np.ndarray,
+  tasks: np.ndarray,
+  name: str,
+  members: Sequence[str],
+  programs: tuple[Callable[..., TuneState], Callable[..., tuple[TuneState, Array]]] | None = None,
+) -> Iterator[tuple[TuneState, Array | None]]:
+  """Yield a fresh state with None, then the state and its losses after each epoch of a schedule, on the model's device.
 
-  A state is donated to the next epoch. Raises Diverged at the first epoch in which the loss of one of `members` is not
-  finite; its message starts with `name`.
+  A state is donated to the next epoch.
+
+  Args:
+    keys: of the start and of the order of the inputs.
+    tuner: what is trained.
+    schedule: how.
+    frozen: the model's parameters, whole.
+    features: with leading axis n, from `frozen_features`.
+    labels: [K, n].
+    tasks: [K], their numbers.
+    name: with which the message of Diverged begins.
+    members: what it calls each loss.
+    programs: in place of `init_tuning` and `tune_epoch`, such as these under `jax.vmap`.
+
+  Raises:
+    Diverged: at the first epoch in which a loss is not finite.
+
+  >>> import hmm_jax as hj
+  >>> tuner, schedule = Tuner(None, hj.Linear(num_classes=2)), Schedule(0.01, 5, 4, 2, 0.0, 1.0)
+  >>> data = np.eye(4, dtype=np.float32), np.array([[0, 0, 1, 1]])
+  >>> keys = jax.random.split(jax.random.key(0))
+  >>> states = fit(keys, tuner, schedule, (), *data, tasks=np.arange(1), name='tuning', members=['the task'])
+  >>> [int(state.step) for state, losses in states]
+  [0, 1, 2, 3, 4, 5]
   """
-  for done in range(1, count + 1):
-    state, losses = epoch(state)
+  init, epoch = programs or (init_tuning_alone, tune_epoch)
+  key_init, key_order = keys
+  # A model may have no parameters, or numpy's.
+  (sharding, *_) = (x.sharding for x in jax.tree.leaves((frozen, key_init)) if isinstance(x, Array))
+  tuner, frozen = tuner.after_features(frozen)
+  features, labels = jax.device_put((features, labels), sharding)
+  # Committed to its device before the first epoch, as it is after it, so that the epoch compiles once.
+  state = jax.device_put(init(key_init, tuner, schedule, frozen, features, tasks), sharding)
+  yield state, None
+  for done in range(1, schedule.num_epochs + 1):
+    state, losses = epoch(state, key_order, tuner, schedule, frozen, features, labels)
     nan_guard.check_each(losses, members, f'{name}: in epoch {done} the loss of')
-    yield done, state, losses
+    yield state, losses
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))

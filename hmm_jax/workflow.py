@@ -282,17 +282,12 @@ def tune(
   check_head(head, len(task.task_weights), model.num_tokens, task.length)
   tuner = tuning.Tuner(model, head, prompt)
   _, key_tuning = jax.random.split(task.key)
-  key_init, key_order = jax.random.split(key_tuning)
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
-    features = tuning.frozen_features(tuner, params, shown, **_AT_A_TIME)
-    rest, frozen = tuner.after_features(params)
-    state = tuning.init_tuning_alone(key_init, rest, schedule, frozen, features, np.zeros(1, np.int32))
-    epoch = lambda state: tuning.tune_epoch(state, key_order, rest, schedule, frozen, features, taught)
-    after_epochs = tuning.epochs(epoch, state, schedule.num_epochs, 'tuning', ['the task'])
-    for _, state, losses in after_epochs:
-      if report:
+    data = params, tuning.frozen_features(tuner, params, shown, **_AT_A_TIME), taught, np.zeros(1, np.int32)
+    for state, losses in tuning.fit(jax.random.split(key_tuning), tuner, schedule, *data, 'tuning', ['the task']):
+      if report and losses is not None:
         report(int(state.step), {'train_loss': float(losses[0])})
   tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)
   is_right = tuned.predict(inputs[task.num_train :]) == labels[task.num_train :]

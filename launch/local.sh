@@ -24,7 +24,6 @@ elif found=$(nvidia-smi --query-gpu=index --format=csv,noheader 2> /dev/null); t
 fi
 [[ ${#gpus[@]} == 0 || $num_runs -le ${#gpus[@]} ]] || refuse "$num_runs" "at most ${#gpus[@]}, the number of GPUs"
 
-export HMM_JAX_RUNS=$num_runs  # Each counts on its share of memory and disk.
 logs=$(mktemp -d "${TMPDIR:-/tmp}/hmm_jax.XXXXXX")
 early='' pids=()
 # shellcheck disable=SC2329  # A trap invokes it.

@@ -7,7 +7,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.pipeline.tuning import epochs
+from experiments.pipeline.tuning import followed
 from experiments.runtime.progress import Reporter
 from hmm_jax import compilation, tuning
 from hmm_jax.heads import Linear, LinearHead
@@ -66,15 +66,14 @@ def train(
     name: what the reporter calls them.
     reporter: follows the epochs.
   """
-  tuner, frozen = tuner.after_features(frozen)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(len(labels)))
-  state = _init(keys, tuner, schedule, frozen, features, np.zeros(1, np.int32))
-  start = jax.device_get(state.trainable)
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
-  epoch = lambda state: _epoch(state, orders, tuner, schedule, frozen, features, labels[:, None])
-  problems = [f'problem {problem}' for problem in range(len(labels))]
-  *_, (state, _) = epochs(epoch, state, schedule.num_epochs, name, problems, reporter)
-  return start, jax.device_get(state.trainable)
+  members = [f'problem {problem}' for problem in range(len(labels))]
+  data = frozen, features, labels[:, None], np.zeros(1, np.int32)
+  states = tuning.fit((keys, orders), tuner, schedule, *data, name, members, (_init, _epoch))
+  epochs = followed(states, schedule.num_epochs, name, reporter)
+  start, *_, end = (jax.device_get(state.trainable) for state, _ in epochs)
+  return start, end
 
 
 def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:

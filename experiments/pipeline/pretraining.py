@@ -1,6 +1,6 @@
 """Pretraining with checkpoints: the model that tuning freezes, and its distance from the ideal one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import math
@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.records import checkpoints, environment, files
-from experiments.runtime import distributed, locks, signals
+from experiments.records.trial_records import Trial
+from experiments.runtime import distributed, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
@@ -81,6 +82,33 @@ def check_mesh(s: Settings) -> None:
     ('bert.ffn_width', s.bert.ffn_width, tensor, 'mesh.tensor'),
   ):
     require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
+
+
+def check_disk(trials: Sequence[Trial]) -> None:
+  """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written.
+
+  An object store does not report its free space, so it is not checked.
+  """
+  to_run = [trial for trial in trials if trial.absent() and trial.settings.has_bert]
+  # A megabyte for all that is small.
+  total = 2**20
+  for directory, settings in {trial.pretrained_directory: trial.settings for trial in to_run}.items():
+    there = checkpoints.steps(directory / checkpoints.NAME)
+    if settings.pretrain.num_steps not in there:
+      # The next one is written before one is removed, and several runs may do so at once.
+      total += (checkpoints.KEPT + 1 - len(there)) * state_bytes(settings)
+  path = (to_run or trials)[0].pretrained_directory.parent
+  free = storage.free_bytes(path)
+  valid = f'at least {total:,} for the checkpoints'
+  require(free is None or free >= total, f'the number of free bytes in {path}', free, valid)
+
+
+def state_bytes(settings: Settings) -> int:
+  """Bytes of parameters and optimiser moments."""
+  p = settings.pretrain
+  init, _ = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
+  state = jax.eval_shape(init, jax.random.key(0))
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
 def tuned_model(bert: bert_lib.Bert) -> MaskedLM:

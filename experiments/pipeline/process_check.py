@@ -1,20 +1,23 @@
-"""Checks of a process before anything is trained: it can carry a task, and the user's own corpus and model fit it."""
+"""Checks of a grid before anything is written: its processes carry tasks, and the user's own corpus and code serve."""
 
 from collections.abc import Callable
 import contextlib
 import pathlib
+from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.pipeline import trial as trial_lib
 from experiments.records.trial_records import Trial
+from experiments.records.user_data import Given
 from experiments.settings import own_code
-from experiments.settings.fields import require
+from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 import hmm_jax
 from hmm_jax import tasks
 from hmm_jax.blocks import even_size, in_blocks
+from hmm_jax.distribution_files import from_fields
 from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import last_filtered
@@ -22,42 +25,51 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.processes import reachable
 
 
-def check(settings: Settings, distribution: HMM | MemoryHMM, documents: np.ndarray | None = None) -> None:
-  """Raise SettingsError where a hidden state of a given process never occurs, or the process carries no task.
+def check(settings: Settings, given: Given) -> None:
+  """Raise SettingsError where no process of a grid carries a task, or what the user has given does not serve.
 
-  It also raises SettingsError where one of the user's own `documents` [S, T] cannot occur, or the user's own model
-  fails on the process.
+  Refused are a process with a hidden state that never occurs, a corpus with a document that never occurs, and a model
+  or a head of the user's own that fails.
   """
+  process_of: Callable[[Trial], HMM | MemoryHMM] = trial_lib.drawn_distribution
+  what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
+  if settings.distribution:
+    distribution = from_fields(given[settings.distribution])
+    process_of, what = lambda _: distribution, ('distribution', settings.distribution)
+    _check_given(settings, distribution, given)
+  if settings.own_head:
+    classes, length = settings.downstream.num_classes, settings.seen_length('own_head')
+    own_code.check_head(settings.own_head, classes, settings.hmm.num_tokens, length)
+  trials = [Trial(settings, *draw, pathlib.Path()) for draw in settings.draws()]
+  if settings.model:
+    for trial in trials[: len(settings.grid())]:
+      own_code.check_model(settings.model, process_of(trial), trial.keys().pretraining)
+  try:
+    has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in trials)
+  except jax.errors.JaxRuntimeError as error:
+    raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
+  law = f'some draw of mu, with downstream.num_nonzero {settings.downstream.num_nonzero}'
+  require(has_tasks, *what, f'one where {law}, gives texts two labels; here all have one label')
+
+
+def _has_tasks(trial: Trial, distribution: HMM | MemoryHMM) -> bool:
+  # As trials run, so that they find its programs.
+  with contextlib.suppress(ValueError), trial_lib.precisely():
+    trial_lib.tasks(trial, distribution)
+    return True
+  return False
+
+
+def _check_given(settings: Settings, distribution: HMM | MemoryHMM, given: Given) -> None:
+  """Raise SettingsError where a hidden state of a process or a document of a corpus never occurs."""
   start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
   never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
   valid = f'one whose hidden states all occur; states {never[:10]} never occur'
   require(not never, 'distribution', settings.distribution, valid)
-  valid = 'one whose texts reveal the first state or memory; here every draw of mu gives all training inputs one label'
-  require(_has_tasks(settings, lambda _: distribution), 'distribution', settings.distribution, valid)
-  if documents is not None:
-    are_possible = possible(distribution, documents)
+  if settings.corpus_file:
+    are_possible = possible(distribution, given[settings.corpus_file]['tokens'])
     valid = f'documents of positive probability, unlike document {are_possible.argmin()}, counted from 0'
     require(are_possible.all(), 'corpus_file', settings.corpus_file, valid)
-  if settings.model:
-    own_code.own_model(settings.model, distribution, jax.random.key(settings.seed))
-
-
-def check_draws(settings: Settings) -> None:
-  """Raise SettingsError where no process that the settings draw carries a task."""
-  name = f'hmm, with downstream.num_nonzero {settings.downstream.num_nonzero},'
-  valid = 'one where some draw of mu gives texts two labels'
-  require(_has_tasks(settings, trial_lib.drawn_distribution), name, settings.hmm.temperatures, valid)
-
-
-def _has_tasks(settings: Settings, distribution_of: Callable[[Trial], HMM | MemoryHMM]) -> bool:
-  """True if some trial has its tasks."""
-  for draw in settings.draws():
-    trial = Trial(settings, *draw, pathlib.Path())
-    # As trials run, so that they find its programs.
-    with contextlib.suppress(ValueError), trial_lib.precisely():
-      trial_lib.tasks(trial, distribution_of(trial))
-      return True
-  return False
 
 
 def possible(distribution: HMM | MemoryHMM, documents: np.ndarray) -> np.ndarray:

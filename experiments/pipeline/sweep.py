@@ -7,19 +7,17 @@ import pathlib
 import re
 from typing import Any
 
-import jax
 import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, mixture, report, statistics
 from experiments.analysis.tables import Table
-from experiments.pipeline import needs, pretraining, process_check, trial as trial_lib, tuning
+from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
-from experiments.settings import own_code
 from experiments.settings.fields import Ended, require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS
@@ -41,13 +39,6 @@ _OF_FITS = ('budget', 'conditioning')
 
 def check(settings: Settings) -> None:
   """Raise SettingsError where this machine lacks what the settings ask for."""
-  if settings.model and not settings.distribution:
-    # Fail before anything is trained or written. With a given process, `process_check` does this.
-    key = jax.random.key(settings.seed)
-    for point in settings.grid():
-      own_code.own_model(settings.model, trial_lib.draw_distribution(settings, point, key), key)
-  if settings.own_head:
-    tuning.build_own_head(settings)
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')
@@ -56,9 +47,6 @@ def check(settings: Settings) -> None:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
-  needs.check_memory(settings)
-  if not settings.distribution:
-    process_check.check_draws(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
@@ -169,7 +157,7 @@ def run(
   grid = trials(settings, workdir)
   numbers = range(len(grid)) if numbers is None else numbers
   asked = [list(grid.values())[number] for number in numbers]
-  distributed.broadcast_from_process_0(lambda: needs.check_disk(asked))
+  distributed.broadcast_from_process_0(lambda: pretraining.check_disk(asked))
   results.begin(workdir, settings)
   failed = fill(grid, numbers, settings.time_budget, reporter)
   left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))

@@ -1,6 +1,6 @@
 """Tuning one method on one frozen model for the tasks of a trial, and measuring the result."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
   if method == 'own_head':
-    head = build_own_head(settings)
+    head = own_code.imported('own_head', settings.own_head).call(num_classes)
   if chosen.reads in OF_SEQUENCE:
     a = settings.attention
     # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.
@@ -76,13 +76,6 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
     p = settings.prompt
     prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
   return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
-
-
-def build_own_head(settings: Settings) -> heads.Head:
-  """The user's own head; raises SettingsError where it cannot be tuned."""
-  return own_code.own_head(
-    settings.own_head, settings.downstream.num_classes, settings.hmm.num_tokens, settings.seen_length('own_head')
-  )
 
 
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
@@ -149,19 +142,14 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   trial, frozen, method, tasks, downstream = problem
   settings, splits, how = trial.settings, downstream.splits, dict(batch_size=trial.settings.measure.batch_size)
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
-  # A model may have no parameters.
-  device = jax.tree.leaves((frozen.params, trial.keys().tuning))[0].sharding
-  tuner, params = tuner.after_features(frozen.params)
   # Start by start, [R K], as are all arrays below.
   numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
   labels = np.tile(downstream.labels(tasks), (num_starts, 1))
-  shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
-  key_init, key_order = jax.random.split(trial.keys().tuning)
-  # Committed to its device before the first call, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(tuning.init_tuning_alone(key_init, tuner, schedule, params, shown, numbers), taught.sharding)
-  epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, params, shown, taught)
   members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
-  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, str(problem), members, reporter)
+  data = frozen.params, _at(features, train), labels[:, train], numbers
+  states = tuning.fit(jax.random.split(trial.keys().tuning), tuner, schedule, *data, str(problem), members)
+  *_, (state, losses) = followed(states, schedule.num_epochs, str(problem), reporter)
+  tuner, params = tuner.after_features(frozen.params)
   predicted = np.asarray(tuning.predictions(tuner, state.trainable, params, features, **how))
   is_right = predicted == labels
   weights = behind = None
@@ -211,20 +199,16 @@ def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str,
   }
 
 
-def epochs(
-  epoch: tuning.Epoch, state: tuning.TuneState, count: int, name: str, members: Sequence[str], reporter: Reporter
-) -> Iterator[Any]:
-  """`tuning.epochs` with progress reports; raises Stopped between two epochs if the run has received a signal."""
-
-  def unless_stopped(state: tuning.TuneState) -> tuple[tuning.TuneState, Array]:
-    signals.check()
-    return epoch(state)
-
-  after_epochs = tuning.epochs(unless_stopped, state, count, name, members)
+def followed(
+  states: Iterator[tuple[tuning.TuneState, Array | None]], count: int, name: str, reporter: Reporter
+) -> Iterator[tuple[tuning.TuneState, Any]]:
+  """The states of `tuning.fit`, with progress; raises Stopped after an epoch if the run has received a signal."""
   with reporter.track(name, count) as advance:
-    for done, state, losses in after_epochs:
-      advance(done, f'loss {np.asarray(losses).mean():.3f}')
+    for done, (state, losses) in enumerate(states):
+      if losses is not None:
+        advance(done, f'loss {np.asarray(losses).mean():.3f}')
       yield state, losses
+      signals.check()
 
 
 def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:

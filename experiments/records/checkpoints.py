@@ -113,15 +113,18 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
 
   Raises SettingsError where some processes do not see what process 0 writes there.
   """
-  _hush()
-  saved = Checkpoints(directory)
-  try:
-    _check_shared(directory)
-    yield saved
-  finally:
-    # Errors have been raised by then, in our words.
-    with contextlib.suppress(Exception):
-      saved.manager.close()
+  with _quiet():
+    saved = Checkpoints(directory)
+    try:
+      valid = 'a directory that all processes share, such as gs://BUCKET/DIRECTORY'
+      # In an object store there is nothing until there is a file.
+      is_seen = storage.is_object(directory) or directory.is_dir()
+      distributed.raise_everywhere(lambda: require(is_seen, 'the checkpoint directory', str(directory), valid))
+      yield saved
+    finally:
+      # Errors have been raised by then, in our words.
+      with contextlib.suppress(Exception):
+        saved.manager.close()
 
 
 def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
@@ -136,21 +139,24 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
   return ocp.CheckpointManager(directory if storage.is_object(directory) else directory.absolute(), options=options)
 
 
-@functools.cache
-def _hush() -> None:
-  """Silence the tracebacks of Orbax and its store for good, as they may come late; this module reports the errors.
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+  """Silence the tracebacks of Orbax and its store inside; this module reports the errors.
 
   Orbax logs an error with its traceback. It also closes its event loop at the first array that cannot be written; the
   future of each other array then raises in a thread of the store, where nothing can catch it.
   """
-  logging.getLogger('absl').setLevel(logging.CRITICAL)
-  previous = sys.unraisablehook
+  hook, log = sys.unraisablehook, logging.getLogger('absl')
 
-  def hook(raised: Any) -> None:
-    if not (isinstance(raised.exc_value, RuntimeError) and str(raised.exc_value) == 'Event loop is closed'):
-      previous(raised)
+  def other(raised: Any) -> None:
+    if str(raised.exc_value) != 'Event loop is closed':
+      hook(raised)
 
-  sys.unraisablehook = hook
+  sys.unraisablehook, log.disabled = other, True
+  try:
+    yield
+  finally:
+    sys.unraisablehook, log.disabled = hook, False
 
 
 def _digests(step: pathlib.Path) -> dict[str, str]:
@@ -181,14 +187,6 @@ def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a directory of their own there, from the newest on."""
   names = ocp.path.step.standard_name_format()
   return sorted((found.step for found in names.find_all(directory)), reverse=True)
-
-
-def _check_shared(directory: pathlib.Path) -> None:
-  """Raise SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
-  valid = 'a directory that all processes share, such as gs://BUCKET/DIRECTORY'
-  # In an object store there is nothing until there is a file.
-  is_seen = storage.is_object(directory) or directory.is_dir()
-  distributed.raise_everywhere(lambda: require(is_seen, 'the checkpoint directory', str(directory), valid))
 
 
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:

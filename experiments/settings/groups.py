@@ -73,6 +73,10 @@ class MemorySettings(Group):
       self.require('label_cell', self.label_cell < fewest, f'below the smallest entry of cells, {fewest}')
 
 
+# A corpus of more is held by no machine: a token takes a byte.
+_MOST_TOKENS = 2**36
+
+
 class CorpusSettings(Group):
   num_documents: int = setting('number of documents in the corpus')
   document_length: int = setting('tokens in a document')
@@ -81,6 +85,8 @@ class CorpusSettings(Group):
   def check(self) -> None:
     valid = f'at most document_length, {self.document_length}'
     self.require('chunk_length', self.chunk_length <= self.document_length, valid)
+    most = _MOST_TOKENS // self.document_length
+    self.require('num_documents', self.num_documents <= most, f'at most {most} documents of document_length')
 
   @property
   def chunks_per_document(self) -> int:

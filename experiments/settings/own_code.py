@@ -16,7 +16,7 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.fields import require, users_program
-from hmm_jax.heads import check_head, Head
+from hmm_jax import heads
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM, token_probs
 
@@ -69,19 +69,25 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
       for it; the parameters are a tree of arrays.
     distribution: an `HMM` or a `MemoryHMM`.
     key: decides what the function draws, so that a trial that is run again has the same model.
-
-  Raises SettingsError where the function fails, or returns something else; the model predicts two texts to find out.
   """
-  call, device = imported('model', name).call, jax.local_devices()[0]
-  texts = np.array([[0, 1], [1, 0]]) % distribution.num_tokens
-  shape, last = (2, 1, distribution.num_tokens), np.array([1])
+  device = jax.local_devices()[0]
+  model, params = imported('model', name).call(*jax.device_put((jax.device_get(distribution), key), device))
+  return model, jax.device_put(params, device)
+
+
+def check_model(name: str, distribution: Distribution, key: Array) -> None:
+  """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts."""
+  imported('model', name)
+  num_tokens = distribution.num_tokens
+  # So many that some differ in what comes next, however near to deterministic the process is.
+  texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
+  shape = (len(texts), 1, num_tokens)
   with users_program('model', name, 'a function from (distribution, key) to a hashable MaskedLM and its parameters'):
-    model, params = call(*jax.device_put((jax.device_get(distribution), key), device))
+    model, params = own_model(name, distribution, key)
     hash(model)
-    params = jax.device_put(params, device)
     probs = np.asarray(token_probs(model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
-  valid = f'one whose predictions at one position of two texts have shape {shape}, not {probs.shape}'
+  valid = f'one whose predictions at one position of {len(texts)} texts have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
   # Predictions for a text that cannot occur are 0.
   totals = probs.sum(-1)
@@ -89,18 +95,15 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
   valid = 'one whose predictions depend neither on other texts nor on the positions that are read'
   require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
-  return model, params
 
 
-def own_head(name: str, num_classes: int, num_tokens: int, length: int) -> Head:
-  """The head that a function makes of the number of classes, for texts of this length.
+def check_head(name: str, num_classes: int, num_tokens: int, length: int) -> None:
+  """Raise SettingsError unless the function makes a head of the number of classes, for texts of this length.
 
-  It is hashable, since programs are compiled for it. Raises SettingsError where the function fails, or returns what
-  cannot be tuned.
+  The head is hashable, since programs are compiled for it.
   """
   call = imported('own_head', name).call
   with users_program('own_head', name, 'a function from the number of classes to a hashable Head'):
     head = call(num_classes)
     hash(head)
-    check_head(head, num_classes, num_tokens, length)
-  return head
+    heads.check_head(head, num_classes, num_tokens, length)

@@ -92,7 +92,7 @@ _AFTER_A_CONFIG = (
   ('--config.models=own', 'model', "''"),
   ('--config.models=own --config.model=nowhere:build', 'nowhere:build', 'ModuleNotFoundError'),
   ('--config.models=own --config.model=operator:is_', 'operator:is_', 'TypeError'),
-  ('--config.corpus.num_documents=2000000000 --config.pretrained=models', 'corpus.num_documents', '2000000000'),
+  ('--config.corpus.num_documents=2000000000', 'corpus.num_documents', '2000000000'),
   ('--config.bert.attention=cudnn --config.bert.dtype=bfloat16', 'bert.attention', 'cudnn'),
   ('--config.mesh.data=64', 'mesh', '(64, 1, 1)'),
   ('--config.distributed.num_processes=2', 'distributed.coordinator_address', "''"),

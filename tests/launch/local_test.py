@@ -12,7 +12,7 @@ import pytest
 from . import stand_ins
 
 # Each stands for `python` on the path of the script.
-TELLS = '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-no} of $HMM_JAX_RUNS"\n'
+TELLS = '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-no}"\n'
 TELLS_WORDS = '#!/bin/sh\npwd\nprintf "%s\\n" "$@"\n'
 EXITS = '#!/bin/sh\nexit "$CUDA_VISIBLE_DEVICES"\n'
 # Until there is a file `end`; a second signal that comes before would be seen.
@@ -70,14 +70,14 @@ def test_the_status_is_the_first_that_is_not_0(tmp_path):
 @pytest.mark.parametrize(
   ('nvidia_smi', 'variables', 'told'),
   [
-    ('printf "0\\n1\\n"', {}, ['0 of 2', '1 of 2']),
-    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': '6,7,8'}, ['6 of 2', '7 of 2']),
-    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': ''}, [' of 2', ' of 2']),
-    ('echo no driver; exit 9', {}, ['no of 2', 'no of 2']),
+    ('printf "0\\n1\\n"', {}, ['0', '1']),
+    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': '6,7,8'}, ['6', '7']),
+    ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': ''}, ['', '']),
+    ('echo no driver; exit 9', {}, ['no', 'no']),
   ],
 )
 def test_each_run_has_a_gpu_of_its_own(tmp_path, nvidia_smi, variables, told):
-  """Of those that CUDA is allowed, or else of all that there are; and is told how many runs there are."""
+  """Of those that CUDA is allowed, or else of all that there are."""
   status, _, err = _end(_start(tmp_path, '2', 'any', python=TELLS, nvidia_smi=nvidia_smi, **variables))
   assert status == 0, err
   assert [log.strip('\n') for log in _logs(tmp_path)] == told

@@ -47,7 +47,7 @@ def _step_flops(settings, num_read):
 @pytest.mark.slow
 @pytest.mark.parametrize('scale', ['smoke', 'paper'])
 def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
-  """To the last one, where a batch fits into the slots and where it does not; and so are the parameters."""
+  """To the last one, where a batch fits into the slots and where it does not."""
   settings = settings_of(scale, pretrain__optimizer='adamw')
   train_steps, shapes = _train_steps(settings)
   jaxpr = jax.make_jaxpr(train_steps)(*shapes).jaxpr
@@ -56,10 +56,7 @@ def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
   assert _products(jaxpr) == each * _step_flops(settings, slots)
   assert _products(jaxpr, max) == each * _step_flops(settings, length)
   # BERT-base with 6 layers, in the paper's size.
-  assert scale != 'paper' or cost.num_params(settings) == 43_522_571
-  assert cost.num_params(settings) == sum(leaf.size for leaf in jax.tree.leaves(shapes[0].params))
-  sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes[0])]
-  assert sum(sizes) == pytest.approx(cost.state_bytes(settings), abs=32)
+  assert scale != 'paper' or sum(leaf.size for leaf in jax.tree.leaves(shapes[0].params)) == 43_522_571
 
 
 @pytest.mark.slow
@@ -76,17 +73,11 @@ def test_tuned_differs_from_the_paper_in_training_alone():
 
 
 @pytest.mark.slow
-def test_xla_counts_and_allocates_what_is_predicted():
-  """At the small scale. XLA counts one step of the loop, of a conditional the dearer branch, and entries besides.
-
-  What it allocates for a call is within a third of the activations with the gradients.
-  """
+def test_xla_counts_what_is_predicted():
+  """At the small scale. XLA counts one step of the loop, of a conditional the dearer branch, and entries besides."""
   settings = settings_of(pretrain__optimizer='adamw')
   train_steps, shapes = _train_steps(settings)
   with compiling_fast():
     compiled = train_steps.lower(*shapes).compile()
   everywhere = _step_flops(settings, settings.corpus.chunk_length)
   assert everywhere < compiled.cost_analysis()['flops'] < 1.05 * everywhere
-  activations = cost.activation_bytes(settings, settings.pretrain.batch_size, settings.corpus.chunk_length)
-  allocated = compiled.memory_analysis().temp_size_in_bytes
-  assert allocated == pytest.approx(activations + 4 * cost.num_params(settings), rel=1 / 3)

@@ -66,7 +66,7 @@ def _interrupts(*_):
 @pytest.mark.parametrize(
   ('call', 'valid'),
   [
-    (lambda *_: (ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)), r'\(2, 1, 10\), not \(2, 1, 4\)'),
+    (lambda *_: (ExactModel(12), dirichlet_hmm(np.random.default_rng(0), 3, 12)), r'\(10, 1, 10\), not \(10, 1, 12\)'),
     (lambda hmm, _: (Scores(10), hmm), r'are probabilities, not \[-'),
     (lambda hmm, _: (FirstText(10), hmm), 'other texts'),
     (_exits, 'which raised SystemExit'),
@@ -77,23 +77,21 @@ def test_what_is_no_model_is_refused(monkeypatch, call, valid):
   """Another vocabulary, predictions that ignore other texts or are no probabilities, an exit and an interrupt."""
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    sweep.check(SETTINGS)
+    process_check.check(SETTINGS, {})
 
 
 def test_what_is_no_head_is_refused(monkeypatch):
   """Before anything is trained."""
   monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(lambda _: Linear(3), ''))
   with pytest.raises(SettingsError, match=r"^own_head is 'mine:head'.*shape \(2, 3\); valid is \(2, 2\)"):
-    sweep.check(exact_settings(**METHODS))
+    process_check.check(exact_settings(**METHODS), {})
 
 
 def test_a_model_is_tried_on_each_size_or_on_the_given_process(monkeypatch):
   tried = []
   call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_states) or hmm)
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
-  settings = dataclasses.replace(SETTINGS, num_states=(4, 6))
-  sweep.check(settings)
-  settings = dataclasses.replace(settings, distribution='mess3-0123456789ab')
-  sweep.check(settings)
-  process_check.check(settings, mess3())
+  process_check.check(dataclasses.replace(SETTINGS, num_states=(4, 6)), {})
+  settings = dataclasses.replace(SETTINGS, num_states=(3,), distribution='mess3-0123456789ab')
+  process_check.check(settings, {settings.distribution: mess3()._asdict()})
   assert tried == [4, 6, 3]

@@ -10,6 +10,7 @@ from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.records import checkpoints
 from experiments.records.files import read_json_lines
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
@@ -50,6 +51,22 @@ def test_a_mesh_fits_devices_and_model_or_is_refused(field, processes, changes, 
   else:
     with pytest.raises(SettingsError, match=f'^{field}'):
       pretraining.check_mesh(settings)
+
+
+def test_checkpoints_to_come_need_room(tmp_path, monkeypatch):
+  """Of each unfinished model one more than is kept, since several runs may write at the same time.
+
+  The room is that where shared models lie.
+  """
+  settings = settings_of('smoke', pretrained=str(tmp_path / 'models'))
+  trials = [trial_lib.Trial(settings, Point(4), number, tmp_path / 'work') for number in range(2)]
+  (trials[0].pretrained_directory / checkpoints.NAME / '20').mkdir(parents=True)
+  free = {tmp_path / 'models': 5 * pretraining.state_bytes(settings)}
+  monkeypatch.setattr(pretraining.storage, 'free_bytes', free.__getitem__)
+  with pytest.raises(SettingsError, match='free bytes in .*models is [0-9]+; valid is at least'):
+    pretraining.check_disk(trials)
+  free[tmp_path / 'models'] += 2**22
+  pretraining.check_disk(trials)
 
 
 @pytest.fixture(scope='module')

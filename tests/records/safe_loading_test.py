@@ -13,6 +13,7 @@ from figures_cases import prompt_records
 import numpy as np
 import pytest
 import rich.console
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import sweep, verify
@@ -104,10 +105,10 @@ def test_settings_that_are_read_back_choose_no_path():
       verify.recorded_settings(recorded | {field: value}, 'mine', registry.SETTINGS)
 
 
-def test_no_module_is_imported_because_a_record_names_it():
+def test_no_module_is_imported_because_a_record_names_it(tmp_path):
   """Settings that are read back, and name one, do not run."""
   recorded = dataclasses.asdict(settings_of('smoke', models=('own',), model='this:s'))
   settings = verify.recorded_settings(recorded, '', registry.SETTINGS)
   with pytest.raises(SettingsError, match="^model is 'this:s'.* record"):
-    sweep.check(settings)
+    sweep.run(settings, tmp_path, QUIET)
   assert 'this' not in sys.modules

@@ -129,7 +129,7 @@ def test_a_process_that_cannot_serve_is_refused(changes, says):
   sizes = dict(num_states=(3,), memory__sizes=(2,), memory__cells=(2,), memory__label_cell=1)
   settings = settings_of('smoke', 'memory_cells', **sizes, distribution='mine-0123456789ab')
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
-    process_check.check(settings, MEMORY._replace(**changes))
+    process_check.check(settings, {settings.distribution: MEMORY._replace(**changes)._asdict()})
 
 
 @pytest.mark.parametrize('name', ['hmm[1]', 'a.b-1', '\x1b[31m\udcff', 'x' * 245])
