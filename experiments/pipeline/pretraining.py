@@ -147,7 +147,7 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
   return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
 
 
-def _program(
+def program(
   settings: Settings, text: Text, key: Array
 ) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
   """The init of a pretraining, its key, and a function that draws the corpus and returns the steps on it."""
@@ -183,7 +183,7 @@ def pretrained_params(
       and a measurement if they are due.
   """
   num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
-  init, key_params, on_corpus = _program(settings, text, key)
+  init, key_params, on_corpus = program(settings, text, key)
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
@@ -212,7 +212,7 @@ def pretrained_params(
 
 def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:
   """The initial parameters of the pretraining of this key, on the device of `pretrained_params`."""
-  init, key_params, _ = _program(settings, hmm, key)
+  init, key_params, _ = program(settings, hmm, key)
   return params_here(init(key_params))
 
 
@@ -223,7 +223,7 @@ def params_along(
 
   They equal those of `pretrained_params` at these steps; nothing is measured or saved.
   """
-  init, key_params, on_corpus = _program(settings, hmm, key)
+  init, key_params, on_corpus = program(settings, hmm, key)
   yield from along(on_corpus(), init(key_params), steps, settings.pretrain.steps_per_call, reporter)
 
 

@@ -17,7 +17,7 @@ _PLACES = {
   'memory_vs_vanilla': _GRID,
   'memory_cells': _GRID,
   'plateau': ('studies.plateau', 'studies.settings:PlateauSettings'),
-  'benchmark': ('studies.benchmark.study', 'studies.benchmark.settings:BenchmarkSettings'),
+  'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
   'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),

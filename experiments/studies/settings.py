@@ -14,6 +14,26 @@ class ExampleSettings(Experiment):
   figure: FigureSettings
 
 
+def _require_drawn_hmms(settings: Settings) -> None:
+  require(not settings.given, 'distribution', settings.distribution, "'': the study draws its HMMs")
+  require(settings.memory.sizes == (0,), 'memory.sizes', settings.memory.sizes, '(0,): HMMs without a memory')
+
+
+class BenchmarkSettings(Settings):
+  """The settings of prompt_vs_head, whose work is measured, and how."""
+
+  parts: tuple[str, ...] = setting('parts to measure', choices=('smoothing', 'sampling', 'training', 'trial'))
+  repeats: int = setting('measurements of each contender; the median counts')
+  num_texts: int = setting('texts that are smoothed')
+  text_length: int = setting('tokens in each of them')
+
+  def check(self) -> None:
+    super().check()
+    _require_drawn_hmms(self)
+    optimizer = self.pretrain.optimizer
+    require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', the optimiser of every library")
+
+
 class PlateauSettings(Settings):
   """The settings of prompt_vs_head, and where its pretrainings are looked at."""
 
@@ -22,8 +42,7 @@ class PlateauSettings(Settings):
   def check(self) -> None:
     super().check()
     require(self.models == ('bert',), 'models', self.models, "('bert',), the only pretrained model")
-    require(not self.given, 'distribution', self.distribution, "'': the study draws its HMMs")
-    require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
+    _require_drawn_hmms(self)
     steps, each = self.checkpoints, self.pretrain.steps_per_call
     fits = steps == tuple(sorted(steps)) and steps[-1] == self.pretrain.num_steps
     valid = f'ascending multiples of pretrain.steps_per_call, {each}, that end with pretrain.num_steps'

@@ -8,7 +8,7 @@ import pytest
 from hmm_jax.bert import Bert
 
 torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
-hugging_face = pytest.importorskip('experiments.studies.benchmark.hugging_face')
+hugging_face = pytest.importorskip('experiments.studies.hugging_face')
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures('without_optimisation')]
 

@@ -19,7 +19,7 @@ def test_what_is_written_says_what_it_is_of(tmp_path):
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=2, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
   recorded = results.config(tmp_path)
-  assert recorded['inference']['num_states'] == [3] and results.changed(recorded, _benchmark()) == []
+  assert recorded['memory']['sizes'] == [0] and results.changed(recorded, _benchmark()) == []
   assert results.changed(recorded, _benchmark(seed=1)) == ['seed 0 (here 1)']
 
 

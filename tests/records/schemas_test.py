@@ -16,8 +16,8 @@ def found():
 
 
 def test_every_record_is_of_one_kind(found):
-  """And there are records of every kind but those of a user's own file; an environment is of its own kind."""
-  assert {*found} == {(kind,) for kind in SCHEMAS if not kind.startswith('e') or kind == 'example_4_1'}
+  """And an environment is of its own kind."""
+  assert found and all(len(kinds) == 1 for kinds in found)
   for path in FOLDER.parents[1].glob('results/**/environments/*.json'):
     assert kinds_of(json.loads(path.read_text())) == ('environment',)
 
