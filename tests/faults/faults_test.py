@@ -35,6 +35,7 @@ def test_the_same_command_goes_on_to_the_same_bits(bench, scenario):
   assert bench.lost(scenario) == ''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('bad', bad_inputs.BAD, ids=lambda bad: f'inputs: {" ".join(bad.arguments)[:60]}')
 def test_bad_input_is_refused(bad):
   """In one sentence with status 2 that names the field and its value, and nothing is written."""
