@@ -9,7 +9,7 @@ Command: python -m experiments.main --config=which_theorem[:small|smoke]
 HMMs, inputs and tasks are those of prompt_vs_head, drawn by its settings and keys: records join by number of states,
 trial and task.
 
-Cost: 2 minutes of CPU time on two busy cores.
+Cost: a minute of CPU time.
 Expected: the tables of docs/findings/theorems.md, which `python -m experiments.studies.pages` fills from records.
 """
 
@@ -31,8 +31,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.figure = base.figure(width=5.6, height=4.4)
   config.levels = base.group(rank_levels=(1e-9, 1e-2), support_levels=(0.0, 1e-3, 1e-2, 1e-1), max_nodes=2000)
   config.update(margin=1e-9, near_tie=1e-6)
-  config.prompts = base.group(support_levels=(0.0, 1e-3, 1e-2), rank_level=1e-9)
-  config.prompts.update(max_nodes=2000, max_covers=100, max_boxes=200)
   if scale == 'smoke':
     _smoke(config)
   return config

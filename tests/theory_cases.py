@@ -7,7 +7,6 @@ import numpy as np
 import rationals
 
 from experiments.studies.theory.problems import THEOREMS
-from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import families
 from hmm_jax.theory.problems.families import Sizes
@@ -32,13 +31,6 @@ SIZES = {
 def drawn(theorem, family='planted', seed=0, sizes=None):
   """A problem of a family, which must not be changed in place."""
   return families.draw(theorem, family, jax.random.key(seed), sizes or SIZES[theorem], LIMITS, CONDITIONING)
-
-
-def dense(seed_or_rng, num_states, num_tokens):
-  """An HMM whose rows are positive small fractions, and the generator that drew it."""
-  rng = np.random.default_rng(seed_or_rng)
-  rows = lambda *shape: (counts := rng.integers(1, 9, shape).astype(float)) / counts.sum(-1, keepdims=True)
-  return HMM(rows(num_states), rows(num_states, num_states), rows(num_states, num_tokens)), rng
 
 
 def exactly(problem):
@@ -84,9 +76,3 @@ def first_predictions(problem, tokens):
   """G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | x], and which x are possible, of tokens [n, T]."""
   found = scoring.predict(problem, np.zeros((0, problem.hmm.num_states)), None, tokens)
   return found.token_probs[:, 0], found.posterior @ assumptions.contrasts(problem.task_weights).T, found.possible
-
-
-def exact_posteriors(problem, texts):
-  """P[H_0 | x] or P[M_j* | x] of every text as rows of `Fraction`s; zeros where x cannot occur."""
-  hmm = exact_hmm(problem)
-  return np.array([exact_posterior(problem, hmm, text) for text in texts.tolist()])

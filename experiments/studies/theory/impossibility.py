@@ -64,9 +64,10 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   s, drawn = settings.impossibility, list[SampledProblem]()
   *keys, key_tuning = jax.random.split(key, 3)
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
-    for (kind, draw), key_kind in zip({'sparse': _sparse, 'paper': _paper}.items(), keys):
+    for kind, key_kind in zip(('sparse', 'paper'), keys):
       for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
-        hmm, task_weights = draw(s, key_one)
+        pair = _sparse(s, key_one) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key_one)
+        hmm, task_weights = jax.tree.map(np.float64, pair)
         # The task is on the masked first state itself.
         problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
         drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, problem, jax.random.fold_in(key_one, 1)))
@@ -87,11 +88,6 @@ def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
   task_weights = np.zeros((2, s.num_states))
   task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)
   return hmm, task_weights
-
-
-def _paper(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
-  """The paper's draw."""
-  return jax.tree.map(np.float64, prevalence.draw(s, 'chain', s.num_states, key))
 
 
 def _examined(settings: TheorySettings, names: Record, problem: StateProblem, key: Array) -> SampledProblem:

@@ -117,14 +117,9 @@ def _percent_range(values: pd.Series) -> str:
   return f'{100 * values.min():.0f} to {100 * values.max():.1f}%'
 
 
-def _mean_percent(values: pd.Series, interval: Callable[[pd.Series], Interval] = percent_interval) -> str:
-  """The mean in percent with its 95% interval, of what is known; '' of nothing."""
-  return str(interval(100 * values.dropna().astype(float))) if values.count() else ''
-
-
-def _mean_points(values: pd.Series) -> str:
-  """The mean of differences in points, likewise."""
-  return _mean_percent(values, mean_interval)
+def _mean(interval: Callable[[pd.Series], Interval]) -> Cell:
+  """The mean in percent or points with its 95% interval, of what is known; '' of nothing."""
+  return lambda values: str(interval(100 * values.dropna().astype(float))) if values.count() else ''
 
 
 def _cut_off(values: pd.Series) -> str:
@@ -180,7 +175,7 @@ _TABLES = {
     {'theorem': 'theorem', 'temperature': 'temperature'},
     {
       **_HMMS,
-      **_columns(_mean_percent, 'majority', 'accuracy'),
+      **_columns(_mean(percent_interval), 'majority', 'accuracy'),
       'least of any HMM': ('accuracy', lambda values: f'{100 * values.min():.1f}'),
     },
   ),
@@ -205,14 +200,18 @@ _TABLES = {
     'Probability of a correct label in percent: means over HMMs and their 95% intervals',
     3,
     {'draws': 'kind', 'linear head': 'outcome', 'scored on': 'text'},
-    {**_HMMS, **_columns(_mean_percent, *_ACCURACIES.values()), 'HMMs of 3.6': ('Theorem 3.6', _of('count', 'd'))},
+    {
+      **_HMMS,
+      **_columns(_mean(percent_interval), *_ACCURACIES.values()),
+      'HMMs of 3.6': ('Theorem 3.6', _of('count', 'd')),
+    },
   ),
   'differences': _Kind(
     'least_error',
     'Certified HMMs: differences of these accuracies in points, paired over HMMs, with 95% intervals',
     2,
     {'draws': 'kind', 'scored on': 'text'},
-    _HMMS | _columns(_mean_points, *map(' - '.join, _CONTRASTS)),
+    _HMMS | _columns(_mean(mean_interval), *map(' - '.join, _CONTRASTS)),
   ),
   'chains': _Kind(
     'zeros',

@@ -1,18 +1,8 @@
 """The settings of the facts about the HMMs and tasks of Figure 3 (left)."""
 
-from experiments.settings.fields import Group, require, setting
+from experiments.settings.fields import require, setting
 from experiments.settings.grid import Settings
 from experiments.studies.theory.settings import LevelSettings
-
-
-class PromptSettings(Group):
-  """Levels up to which numbers count as 0, and limits of the search for a prompt."""
-
-  support_levels: tuple[float, ...] = setting('epsilon: transitions up to this count as 0', least=0, below=1)
-  rank_level: float = setting('singular values up to this share of the largest count as 0', below=1)
-  max_nodes: int = setting('maximum nodes of the search for H* in Assumption 3.5')
-  max_covers: int = setting('maximum sets of states behind a prompt')
-  max_boxes: int = setting('maximum boxes of weights over all these sets')
 
 
 class WhichTheoremSettings(Settings):
@@ -21,7 +11,6 @@ class WhichTheoremSettings(Settings):
   levels: LevelSettings
   margin: float = setting('margins of a linear head, and residuals of a proof of none, up to this count as 0')
   near_tie: float = setting('inputs whose two best scores differ by less than this are near ties')
-  prompts: PromptSettings
 
   def check(self) -> None:
     super().check()

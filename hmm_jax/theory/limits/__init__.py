@@ -1,4 +1,4 @@
-"""The reach of any linear head or prompt: separability, certificates, the best head.
+"""The reach of any linear head: separability, certificates, the best head.
 
-Where no such head or prompt exists, the proof is checked in exact arithmetic.
+Where no such head exists, the proof is checked in exact arithmetic.
 """

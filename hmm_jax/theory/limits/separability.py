@@ -20,7 +20,7 @@ from hmm_jax.float64 import float64
 from hmm_jax.theory.exact.algebra import as_integers, modular_pivots, row_reduced
 
 # The tolerances of all linear programs: the least that HiGHS accepts.
-PRECISE = dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10)
+_PRECISE = dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10)
 # Rounding errors of a score b^T G, as a share of |b|^T G.
 _ROUNDING = 1e-12
 
@@ -89,7 +89,7 @@ def _largest_margin(rows: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarra
   bounds, objective = [(-1, 1)] * size + [(None, 2)], np.append(np.zeros(size), -1.0)
   for presolve in (True, False):
     # On some CPUs presolve ends without a status; the program is then solved without it.
-    options = {**PRECISE, 'presolve': presolve}
+    options = {**_PRECISE, 'presolve': presolve}
     result = scipy.optimize.linprog(
       objective, bound, np.zeros(num_rows), bounds=bounds, method='highs-ds', options=options
     )

@@ -9,7 +9,7 @@ import pytest
 from run_cases import QUIET
 from schema_cases import kinds_of
 from settings_cases import settings_of
-from theory_cases import drawn, exact_posteriors
+from theory_cases import drawn, exact_hmm, exact_posterior
 
 from experiments.records import load, results
 from experiments.settings.fields import SettingsError
@@ -160,7 +160,8 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   assert _right_everywhere(records, '3.6')
   assert program['exists'] is False and sum(program['certificate']['weight']) == pytest.approx(1)
   # Of 4 tokens, those whose label no near tie decides.
-  scores = exact_posteriors(problem, all_texts(3, 4)) @ problem.task_weights[0]
+  hmm, texts = exact_hmm(problem), all_texts(3, 4).tolist()
+  scores = np.array([exact_posterior(problem, hmm, text) for text in texts]) @ problem.task_weights[0]
   assert program['length'] == 4 and program['sequences'] == np.count_nonzero(np.abs(scores) > 1e-12)
 
 

@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
-from theory_cases import dense, drawn
 
 from configs import prompt_vs_head, which_theorem
-from experiments.analysis.statistics import select
 from experiments.pipeline import trial as trial_lib
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
-from experiments.studies.which_theorem import grid, linearity, prompts, tables
-from experiments.studies.which_theorem.settings import PromptSettings
-from experiments.studies.which_theorem.study import STUDY
-from hmm_jax.theory.limits.constant_prompt import likelihoods
-from hmm_jax.theory.problems.enumeration import all_texts
+from experiments.studies.which_theorem import study, tables
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -32,26 +26,25 @@ ONE_SIZE = _settings(num_states=(4,), num_trials_by_size=())
 
 def test_every_task_has_a_row(tmp_path):
   """Two HMMs of four states over ten tokens, which are linear and separable by float64 too."""
-  STUDY.run(ONE_SIZE, tmp_path, QUIET)
-  records = load(tmp_path)
-  rows, tasks = select(records, part='linearity'), range(ONE_SIZE.tasks_per_trial)
+  study.STUDY.run(ONE_SIZE, tmp_path, QUIET)
+  rows, tasks = load(tmp_path), range(ONE_SIZE.tasks_per_trial)
   expected = [(*hmm, task) for hmm in ((4, 0), (4, 1)) for task in tasks]
   assert list(zip(rows['num_states'], rows['trial'], rows['task'])) == expected
   assert rows[['linear', 'separable', 'clear_separable']].all(axis=None)
   assert (rows['unexplained'] < 1e-6).all() and (rows['reached_dimension'] == 4).all()
-  assert set(STUDY.figures(records, ONE_SIZE)) == {'which_theorem'}
+  assert set(study.STUDY.figures(rows, ONE_SIZE)) == {'which_theorem'}
 
 
 def test_tasks_are_those_of_prompt_vs_head():
   """HMM, inputs, labels and mu are the very arrays that a trial of it draws; labels are those of the score."""
-  (our, _), settings = grid.trials(ONE_SIZE), registry.from_config(prompt_vs_head.get_config('smoke'))
-  one = grid.draw(our)
+  (our, _), settings = study.trials(ONE_SIZE), registry.from_config(prompt_vs_head.get_config('smoke'))
+  our_hmm, ours, state_probs = study.draw(our)
   with jax.default_matmul_precision('float32'):
     hmm, downstream = trial_lib.draw(our._replace(settings=settings))
-  assert_same_bits((*hmm, downstream.inputs), (*one.hmm, one.downstream.inputs))
-  for task, same in zip(downstream.tasks, one.downstream.tasks, strict=True):
+  assert_same_bits((*hmm, downstream.inputs), (*our_hmm, ours.inputs))
+  for task, same in zip(downstream.tasks, ours.tasks, strict=True):
     assert_same_bits((task.labels, task.task_weights), (same.labels, same.task_weights))
-    scores = one.state_probs @ np.asarray(same.task_weights, np.float64).T
+    scores = state_probs @ np.asarray(same.task_weights, np.float64).T
     np.testing.assert_array_equal(scores.argmax(-1), same.labels)
 
 
@@ -72,7 +65,7 @@ def test_separable_is_a_head_or_a_proof_and_else_open():
   features = rng.dirichlet(np.ones(4), 40)
   features[:, 3] = 1e-11 * rng.random(40)
   mixed = rng.integers(2, size=40)
-  ask = lambda labels, error=1e-15, is_right=False: linearity.separable(
+  ask = lambda labels, error=1e-15, is_right=False: study.separable(
     features[: len(labels)], labels, np.full(len(labels), is_right), 2, error, 1e-9
   )
   assert ask((features[:, 3] > 5e-12).astype(int)) is True
@@ -84,55 +77,27 @@ def test_what_is_unexplained_is_a_share_of_the_standard_deviation():
   """The noise, of variance 9, in a score of variance 1 + 4 + 9."""
   rng = np.random.default_rng(0)
   features = np.append(np.ones((4000, 1)), rng.normal(size=(4000, 2)), axis=1)
-  found = linearity.unexplained(features, features @ [[5.0], [1], [2]] + rng.normal(0, 3, (4000, 1)))
+  found = study.unexplained(features, features @ [[5.0], [1], [2]] + rng.normal(0, 3, (4000, 1)))
   assert found == pytest.approx(3 / np.sqrt(14), rel=0.05)
 
 
-def _measured(hmm, task_weights, texts):
-  """The labels are those of the task."""
-  inputs = np.insert(texts, 0, hmm.num_tokens, axis=1)
-  labels = (likelihoods(hmm, texts) @ (task_weights * hmm.initial_probs).T).argmax(1)
-  settings = PromptSettings(support_levels=(0.0,), rank_level=1e-9, max_nodes=100, max_covers=50, max_boxes=50)
-  return prompts.measured(hmm, task_weights, inputs, labels, settings)
-
-
-def test_a_task_of_theorem_3_6_is_solved_and_its_prompt_is_right():
-  """The task parts the texts by the odds of two states, which the prompt and the head that are built recover."""
-  hmm, _, task_weights, *_ = drawn('3.6', 'planted', 1)
-  texts, pair = all_texts(4, 3), np.flatnonzero(task_weights.any(0))[:2]
-  one, other = likelihoods(hmm, texts)[:, pair].T
-  task_weights = np.zeros((2, 7))
-  task_weights[0, pair] = np.array([np.quantile(other / one, 0.45), -1]) / hmm.initial_probs[pair]
-  found = _measured(hmm, task_weights, texts)
-  assert found['3.5']['0.0'] and found['constant_prompt']['0.0'] == 'yes'
-  assert found['accuracy']['0.0'] == 1 and found['error']['0.0'] < 1e-9
-
-
-def test_nothing_is_built_for_a_task_that_no_prompt_solves():
-  """Six weighed states over two tokens: their columns are dependent, and a normal mu solves no more equations."""
-  hmm, _ = dense(np.random.default_rng(9), 6, 2)
-  found = _measured(hmm, np.random.default_rng(0).standard_normal((2, 6)), all_texts(2, 5))
-  assert found['constant_prompt']['0.0'] == 'no' and found['accuracy']['0.0'] is None and found['error']['0.0'] is None
-
-
 RECORDS = load(tables.GRID.parents[1] / 'which_theorem')
-LINEARITY, PROMPTS = (select(RECORDS, part=part) for part in ('linearity', 'prompts'))
 
 
 def test_the_records_of_the_page_are_as_it_says():
   """Numbers of the words that stand in no table."""
-  other = LINEARITY[~LINEARITY['linear'].astype(bool)]
+  other = RECORDS[~RECORDS['linear'].astype(bool)]
   assert [other['3.5'].str[level].str['1e-09'].sum() for level in ('0.0', '0.1')] == [12, 79]
-  large = LINEARITY[LINEARITY['num_states'] >= 25]
+  large = RECORDS[RECORDS['num_states'] >= 25]
   clear = large['clear_separable'].eq(True)
   assert [clear.sum(), (clear & large['separable'].eq(False)).sum()] == [27, 24]
 
 
 def test_accuracies_of_other_tasks_are_not_joined():
   """Another majority class is another task."""
-  accuracies = LINEARITY.assign(model='exact', method='head', accuracy=0.5)
+  accuracies = RECORDS.assign(model='exact', method='head', accuracy=0.5)
   accuracies['majority_accuracy'] += 0.01
-  assert tables.accuracy_tables(LINEARITY, PROMPTS, accuracies) == {}
+  assert tables.accuracy_table(RECORDS, accuracies) == {}
 
 
 def test_a_memory_is_refused():
