@@ -53,12 +53,6 @@ def test_mapping_is_a_loop():
 
 
 @pytest.mark.slow
-def test_slopes_are_mapped_over():
-  """Of HMMs and sequences at once."""
-  assert_close(jax.jit(jax.vmap(slopes))(HMMS, ROWS[:, 0]), of_each(slopes, unstacked(HMMS), ROWS[:, 0]))
-
-
-@pytest.mark.slow
 def test_slopes_are_those_of_each_batch():
   """Of so many sequences that one batch comes after another, under one HMM or under one each."""
   of_mapped = jax.grad(lambda hmm: jax.vmap(objective, (None, 0))(hmm, ROWS[0]).sum())

@@ -1,4 +1,4 @@
-"""The run of Example 4.1: records, table and figure say what the posteriors are."""
+"""The run of Example 4.1: its records say what the posteriors are."""
 
 import numpy as np
 from oracles import float64, log_space_posterior
@@ -21,27 +21,9 @@ def _settings(**changes):
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-  """The workdir of a finished run, its settings and what it printed."""
-  workdir, settings = tmp_path_factory.mktemp('finished'), _settings(num_documents=2)
-  return workdir, settings, finished_study(experiment.STUDY, settings, workdir)
-
-
-def test_the_tables_have_every_document_and_every_word_of_two(finished):
-  """Each sampled document as a text with its memory; of the sentence, a row for each of its words."""
-  workdir, settings, printed = finished
-  records = load(workdir)
-  tables = experiment.tables(records, settings)
-  assert list(tables) == ['documents', 'sentence', 'sampled_document']
-  assert 'happily' in printed and (workdir / 'sentence.png').exists()
-  rows = statistics.select(records, document=1)
-  assert tables['documents'].frame.iloc[0].tolist() == [
-    example_4_1.as_text(list(rows['word'][1:])),
-    *rows['memory'].iloc[0].values(),
-  ]
-  (row,) = [row for row in tables['sentence'].frame.values.tolist() if row[0] == 'happily']
-  (record,) = statistics.select(records, document=0, word='happily').itertuples()
-  numbers = [f'{prob:.2f}' for probs in record.posterior.values() for prob in probs.values()]
-  assert row == ['happily', *numbers, '', '', '1.00']
+  """The workdir of a finished run and what it printed."""
+  workdir = tmp_path_factory.mktemp('finished')
+  return workdir, finished_study(experiment.STUDY, _settings(num_documents=2), workdir)
 
 
 def test_records_hold_the_posterior_after_each_word(finished):
@@ -49,6 +31,7 @@ def test_records_hold_the_posterior_after_each_word(finished):
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   records = load(finished[0])
   assert set(records['document']) == {0, 1, 2}
+  assert 'happily' in finished[1] and (finished[0] / 'sentence.png').exists()
   for document in (0, 1):
     rows = statistics.select(records, document=document)
     tokens = example_4_1.encode(' '.join(rows['word']), vocabulary)

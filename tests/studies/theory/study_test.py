@@ -7,7 +7,7 @@ from settings_cases import settings_of
 
 from experiments.records import load, results
 from experiments.settings.fields import SettingsError
-from experiments.studies.theory import prevalence, problems, study
+from experiments.studies.theory import prevalence, problems, study, verification
 from hmm_jax.hmm import HMM
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
@@ -19,6 +19,8 @@ def _settings(**changes):
 
 SETTINGS = _settings(**{'verification.temperatures': (0.0, 1.0)})
 V = SETTINGS.verification
+# The right construction, and slips that only larger problems show, as the records on file do.
+NOT_SEEN = {verification.CONTROL, 'keys not off V-bar', 'beta -2', 'prompt not scaled by P[H_0] / P[H_1]'}
 
 
 @pytest.fixture(scope='module')
@@ -38,7 +40,10 @@ def records(workdir):
 
 @pytest.mark.parametrize('theorem', problems.THEOREMS, ids=lambda theorem: theorem.name)
 def test_no_construction_is_wrong(records, theorem):
-  """Tasks are balanced, some problems violate what is relaxed; and the softmax at temperature 0 is the construction."""
+  """Tasks are balanced, some problems violate what is relaxed; and the softmax at temperature 0 is the construction.
+
+  Every other slip is seen, by label, by direction or by the factor.
+  """
   of_theorem = records[f'verification-{theorem.name}']
   rows = [row for row in of_theorem if 'assumptions' in row]
   assert [row['hmm'] for row in rows] == list(range(V.num_hmms))
@@ -48,6 +53,9 @@ def test_no_construction_is_wrong(records, theorem):
   softened = [row for row in of_theorem if 'temperature' in row]
   assert len(softened) == bool(theorem.num_cells) * V.num_mutated * len(V.temperatures)
   assert all(row['accuracy'] == 1 for row in softened if row['temperature'] == 0)
+  wrong = [row for row in of_theorem if 'mutant' in row]
+  seen = {row['mutant'] for row in wrong if row['by_label'] or row['by_direction'] or row['by_factor']}
+  assert seen == {row['mutant'] for row in wrong} - NOT_SEEN
 
 
 def test_every_draw_has_its_outcome_and_certified_heads_err(records):
@@ -97,13 +105,6 @@ def test_a_chain_is_decided_by_its_supports_and_its_columns():
   assert not good['3.2'] and all(good['3.1'].values()) and all(_relaxed(good).values())
   assert good['zeros'] == pytest.approx(2 / 3) and good['smallest_singular_value'] == pytest.approx(1)
   assert not any(alike['3.1'].values()) and not any(_relaxed(alike).values())
-
-
-def test_small_probabilities_are_zero_from_their_epsilon_on():
-  """A leak of 0.005 out of H* makes the cover dependent at epsilons below it, and none above."""
-  leaking = np.array([[0, 0, 1], [1, 0, 0], [0, 0.995, 0.005]])
-  found = _of_chain(leaking, np.array([[1.0, 0], [0, 1], [0, 1]]))
-  assert _relaxed(found) == {0.0: False, 1e-3: False, 1e-2: True, 1e-1: True}
 
 
 @pytest.mark.parametrize(('field', 'value'), [('impossibility.length', 9), ('impossibility.tuning.batch_size', 61)])

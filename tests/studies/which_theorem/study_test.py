@@ -7,7 +7,7 @@ import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
 
-from configs import prompt_vs_head, which_theorem
+from configs import prompt_vs_head
 from experiments.pipeline import trial as trial_lib
 from experiments.records import load
 from experiments.settings.fields import SettingsError
@@ -46,16 +46,6 @@ def test_tasks_are_those_of_prompt_vs_head():
     assert_same_bits((task.labels, task.task_weights), (same.labels, same.task_weights))
     scores = state_probs @ np.asarray(same.task_weights, np.float64).T
     np.testing.assert_array_equal(scores.argmax(-1), same.labels)
-
-
-@pytest.mark.parametrize('scale', which_theorem.SCALES)
-def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
-  """Every setting of it that decides distribution, text or tasks, at the same scale."""
-  ours, theirs = _settings(scale), registry.from_config(prompt_vs_head.get_config(scale))
-  for name in ('seed', 'tasks_per_trial', 'hmm', 'memory', 'downstream'):
-    assert getattr(ours, name) == getattr(theirs, name), name
-  if scale == 'small':
-    assert ours.draws() == registry.from_config(prompt_vs_head.get_config('evidence')).draws()
 
 
 def test_separable_is_a_head_or_a_proof_and_else_open():

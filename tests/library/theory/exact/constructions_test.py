@@ -1,18 +1,15 @@
 """Constructions in exact fractions: against the fractions of other code, and against their theorems."""
 
-from fractions import Fraction
 import itertools
 
 import numpy as np
 import pytest
 import rationals
-from theory_cases import drawn, exact_hmm, exact_posterior, in_region_by_definition, LIMITS
+from theory_cases import drawn, exact_hmm, exact_posterior, in_region_by_definition
 
-from hmm_jax.theory.exact import algebra
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems.families import Sizes
-from hmm_jax.theory.theorems import assumptions, theorems
 
 SIZES = {
   '3.3': Sizes(3, 3, 3),
@@ -30,17 +27,6 @@ def problem_of(theorem, seed=0):
 
 def texts_of(problem, length):
   return itertools.product(range(problem.hmm.num_tokens), repeat=length)
-
-
-def test_left_inverse_and_projection_are_those_of_moore_and_penrose():
-  """Both are exact, also where the span has dependent columns; of those there is no left inverse."""
-  columns = (np.random.default_rng(0).multinomial(12, np.ones(5) / 5, 3) * Fraction(1, 12)).T
-  inverse, twice = algebra.left_inverse(columns), np.hstack([columns, columns[:, :1]])
-  np.testing.assert_array_equal(inverse @ columns, np.eye(3))
-  np.testing.assert_array_equal(columns @ inverse, (columns @ inverse).T)
-  np.testing.assert_array_equal(algebra.off_span(twice), np.eye(5, dtype=int) - columns @ inverse)
-  with pytest.raises(ValueError, match='rank 3'):
-    algebra.left_inverse(twice)
 
 
 @pytest.mark.parametrize('theorem', SIZES)
@@ -78,27 +64,6 @@ def assert_positive_multiple(constructed, label):
   factor = constructed[at] / label[at] if label[at] else 1
   assert factor > 0
   np.testing.assert_array_equal(constructed, factor * label)
-
-
-def assert_right_on_region(problem, theorem, length):
-  """Scores of every text in R are a positive multiple of the exact ones; returns how many are not 0."""
-  exact, right = exact_construction(problem, theorem), 0
-  for tokens in filter(exact.in_region, texts_of(problem, length)):
-    label, constructed = exact.scores(tokens)
-    assert_positive_multiple(constructed, label)
-    right += label.any()
-  return right
-
-
-@pytest.mark.parametrize('first', [np.full(3, 1 / 3), np.eye(3)[1]], ids=['stationary', 'one-hot'])
-def test_theorem_4_3_holds_of_periodic_chains_and_from_one_state(first):
-  """Its proof uses nothing of Assumption 3.2: a cycle of three states will do, and the float program is built."""
-  problem = problem_of('4.3')
-  hmm = problem.hmm._replace(transition_matrix=np.roll(np.eye(3), 1, axis=0), initial_probs=first)
-  problem = problem._replace(hmm=hmm, silent_probs=first, exact=None)
-  assert not assumptions.regularity(hmm, LIMITS.thresholds).holds
-  theorems.construct('4.3', problem, 3, LIMITS)
-  assert assert_right_on_region(problem, '4.3', 3) > 2
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,9 @@ import pytest
 from rationals import exact_hmm, path_weights
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact.algebra import exact, rank
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.limits.reachable import linear_score, reachable
 
-# Four states in a ring, of which the first alone shows token 0: each token more tells one state more apart.
-RING = HMM(np.full(4, 1 / 4), np.roll(np.eye(4), 1, axis=1), np.eye(2)[[0, 1, 1, 1]])
-# States 0 and 1 speak and move alike, so that a text never parts them; W has dependent columns.
-TWINS = HMM(
-  np.array([0.25, 0.5, 0.25]),
-  np.array([[0.125, 0.125, 0.75], [0.125, 0.125, 0.75], [0.5, 0.25, 0.25]]),
-  np.array([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75]]),
-)
 SHAPES = [(2, 2), (3, 2), (3, 3), (4, 2), (4, 3)]
 
 
@@ -33,19 +25,6 @@ def likelihoods(hmm, length):
   hmm, anywhere = exact_hmm(hmm), np.full(hmm.num_states, Fraction(1))
   texts = itertools.product(range(hmm.num_tokens), repeat=length)
   return np.array([path_weights(anywhere, *hmm[1:], (None, *text), 0) for text in texts], object)
-
-
-def test_the_span_is_that_of_all_texts_of_the_length():
-  """At every length, for HMMs with zeros; it rises, and stands still once no token more tells states apart."""
-  rng, smaller = np.random.default_rng(0), 0
-  for hmm in rational_hmms(rng):
-    for length in range(4):
-      basis, texts = reachable(hmm, length).basis, likelihoods(hmm, length)
-      assert len(basis) == rank(texts) == rank(np.vstack([texts, basis]))
-    smaller += len(basis) < hmm.num_states
-  assert 0 < smaller < 10
-  assert [len(reachable(RING, length).basis) for length in range(6)] == [1, 2, 3, 4, 4, 4]
-  assert [len(reachable(TWINS, length).basis) for length in range(4)] == [1, 2, 2, 2]
 
 
 def test_linear_is_what_least_squares_over_all_texts_leaves_nothing_of():

@@ -1,8 +1,7 @@
-"""Sequences to check on, and problems filled up to one size: against enumeration and exact posteriors."""
+"""The region of sequences to check on, also of problems filled up to one size: against exact posteriors."""
 
 import numpy as np
 import pytest
-import rationals
 from theory_cases import drawn, exact_hmm, in_region_by_definition, LIMITS
 
 from hmm_jax.theory.problems import texts
@@ -10,19 +9,6 @@ from hmm_jax.theory.theorems import padding, theorems
 from hmm_jax.theory.theorems.padding import PaddedSizes
 
 PADDED = PaddedSizes(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)
-
-
-def test_possible_sequences_are_those_with_probability():
-  """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
-  problem = drawn('C.6', 'unplanted', 2)
-  hmm, supports = rationals.exact_hmm(problem.exact.hmm), texts.supports(problem.hmm)
-  every = texts.all_sequences(hmm.num_tokens, 2)
-  is_possible = [rationals.state_probs(hmm, rationals.likelihood_rows(hmm, x), 0, False).any() for x in every.tolist()]
-  np.testing.assert_array_equal(texts.possible_sequences(supports, 2), every[is_possible])
-  np.testing.assert_array_equal(texts.possible(supports, every), is_possible)
-  assert 0 < sum(is_possible) < len(every)
-  # With too few of them nothing longer than one token is asked for.
-  assert (texts.possible_sequences(supports, 2, sum(is_possible) - hmm.num_tokens - 1)[:, 1] == hmm.num_tokens).all()
 
 
 @pytest.mark.parametrize(('theorem', 'seed'), [('4.3', 1), ('4.6', 0), ('C.6', 10)])
@@ -39,10 +25,3 @@ def test_the_region_is_that_of_the_definition(theorem, seed):
   filled_up, remasked = texts.supports(padding.chain(problem.hmm, PADDED)), padding.remasked(every, num_tokens, PADDED)
   np.testing.assert_array_equal(texts.in_region(filled_up, states, remasked), found)
   assert any(expected)
-
-
-def test_the_end_of_a_text_is_no_position():
-  """A state that is sure behind the last token, where nothing is said, does not put a text into R."""
-  supports = texts.Supports(np.array([[True, False]]), ~np.eye(2, dtype=bool), np.ones((3, 1, 2), bool))
-  tokens = np.array([[0, 2, 2], [0, 1, 2]])
-  assert texts.in_region(supports, np.array([1]), tokens).tolist() == [False, True]

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from theory_assumptions_cases import CYCLE, EXACT, is_ergodic_by_powers, subsets, walks
+from theory_assumptions_cases import EXACT, is_ergodic_by_powers, subsets, walks
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import algebra
@@ -13,7 +13,6 @@ from hmm_jax.theory.exact.problem import small_fractions, sparse_probs
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Thresholds
 
-UNIFORM = np.full(3, 1 / 3)
 # States 0 and 1 take turns with states 2 and 3.
 TURNS = np.kron(np.eye(2)[::-1], np.full((2, 2), 0.5))
 # A probability that is taken for none, at a threshold as large.
@@ -94,20 +93,6 @@ def test_regularity_is_that_of_walks():
     answers.add(finding.holds)
     periods.add(finding.witness['period'])
   assert answers == {True, False} and periods >= {0, 1, 2, 3, 4}
-
-
-def test_the_stationary_law_is_that_in_fractions():
-  """Of irreducible chains, periodic or not; of several laws it is the one of least norm, or none in fractions."""
-  rng = np.random.default_rng(6)
-  chains = [*(sparse_probs(rng, 4, 4, 1.0) for _ in range(4)), CYCLE, TURNS]
-  for chain in chains:
-    exact = algebra.stationary_law(algebra.exact_rows(chain))
-    assert exact.sum() == 1 and (exact @ algebra.exact_rows(chain) == exact).all()
-    for found in (assumptions.stationary_probs(chain), algebra.stationary_law(chain)):
-      np.testing.assert_allclose(found, exact.astype(float), atol=1e-12)
-  apart = np.array([[0, 1.0, 0], [1.0, 0, 0], [0, 0, 1.0]])
-  np.testing.assert_allclose(assumptions.stationary_probs(apart), UNIFORM, atol=1e-12)
-  assert algebra.stationary_law(apart) is None and algebra.stationary_law(algebra.exact(apart)) is None
 
 
 # Assumption 3.5.

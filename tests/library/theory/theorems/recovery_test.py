@@ -9,7 +9,6 @@ from conftest import at, contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
-import rationals
 from theory_cases import drawn, EXACT, LIMITS
 
 from hmm_jax import tuning
@@ -17,7 +16,7 @@ from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.exact.problem import StateProblem
-from hmm_jax.theory.theorems import assumptions, recovery, theorems
+from hmm_jax.theory.theorems import recovery, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError, Thresholds
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -53,14 +52,6 @@ def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
         np.testing.assert_allclose(scores, 0, atol=1e-12)
       seen.add((bool(label.any()), int(scores.argmax())))
   assert seen >= {(True, 0), (True, 1), (False, 0)}
-
-
-def test_a_prompt_recovers_what_a_head_alone_cannot():
-  """Theorem 3.3 is refused where 3.6 is right, and 4.3 where 4.6 is: in the problems above."""
-  for theorem, problem, statement in (('3.3', contradictory_states(), '3.1'), ('4.3', contradictory_memory(), '4.2')):
-    with pytest.raises(AssumptionError) as error:
-      theorems.construct(theorem, problem, 3, LIMITS)
-    assert error.value.finding.statement == f'Assumption {statement}'
 
 
 # What becomes of a field: all states say the same, a cycle, and a start that lacks a state.
@@ -112,20 +103,6 @@ def test_the_region_takes_mass_up_to_epsilon_for_none():
   probs = np.array([[0.875, 0.125], [0, 1], [0.75, 0.25], [0, 0]])
   found = recovery.recoverable_positions(problem.hmm, probs, finding)
   assert finding.witness['recoverable_states'].tolist() == [0] and found.tolist() == [True, False, False, False]
-
-
-def test_mass_weights_read_the_mass_on_h_star_off_the_prediction():
-  """a^T G is the exact P[H_1 in H* | x] on every text."""
-  problem = drawn('3.6')
-  finding = assumptions.relaxed_non_degeneracy(problem.hmm, problem.task_weights, EXACT, 1000)
-  essential = finding.witness['essential_states']
-  weights, hmm, seen = recovery.mass_weights(problem.hmm, essential, EXACT), rationals.exact_hmm(problem.hmm), set()
-  for text in itertools.product(range(hmm.num_tokens), repeat=2):
-    states = rationals.state_probs(hmm, rationals.likelihood_rows(hmm, (hmm.num_tokens, *text)), 0, leave_out=True)
-    mass = float(states[essential].sum())
-    np.testing.assert_allclose(weights @ np.float64(states @ hmm.emission_matrix), mass, atol=1e-12)
-    seen.add(round(mass, 3))
-  assert len(seen) > 3
 
 
 def test_a_mass_that_predictions_do_not_tell_is_refused():
