@@ -22,14 +22,6 @@ RECOVERABLE = {
 }
 
 
-def test_the_example_is_a_distribution_and_its_names_fit():
-  """Every field is a distribution of the right shape, and everything has exactly one name."""
-  HMM.validate()
-  words, cells, values, states = VOCABULARY
-  sizes = HMM.num_tokens, HMM.num_cells, HMM.num_states, *[HMM.memory_size] * HMM.num_cells
-  assert tuple(len(set(names)) for names in (words, cells, states, *values)) == sizes
-
-
 def test_the_papers_sentence_is_read_as_in_the_paper():
   """The likeliest memory and state path read the subject at cow and rolled, and so on.
 

@@ -120,14 +120,6 @@ def assert_equal_trees(actual, expected, atol):
     assert (np.asarray(ours)[theirs == 0] == 0).all()
 
 
-@pytest.mark.parametrize('num_cells, memory_size', [(3, 2), (2, 3)])
-def test_posterior_is_that_of_the_joint_states(num_cells, memory_size):
-  """All posteriors, G and the evidence of tokens with a masked position are sums over joint states."""
-  hmm = dense_hmm(np.random.default_rng(0), num_cells, memory_size=memory_size)
-  rows = rows_of(hmm, [1, MASK, 0, 3])
-  assert_equal_trees(in_float64(jax.jit(inferred), hmm, rows), expected_of(hmm, rows), 1e-12)
-
-
 def test_posteriors_of_many_memories_at_once():
   """The same under `vmap`, of prompts with zeros, of a memory without full support, and of impossible evidence.
 

@@ -11,7 +11,6 @@ from hmm_jax.hmm import HMM
 from hmm_jax.theory.problems import counterexamples
 from hmm_jax.theory.problems.degradation import (
   leaking,
-  level_for_kl,
   Noisy,
   NoisyModel,
   weighted_head,
@@ -94,12 +93,6 @@ def test_a_leak_breaks_assumption_3_5_but_for_its_threshold():
   for support, holds in ((0.0, False), (0.11, True)):
     found = assumptions.relaxed_non_degeneracy(leaked, np.eye(3)[:2], Thresholds(support, rank=1e-12), 1000)
     assert found.holds == holds
-
-
-@pytest.mark.parametrize(('kl', 'expected'), [(0.0, 0.0), (0.09, 0.3), (4.0, 1.0)])
-def test_a_level_is_that_of_the_kl(kl, expected):
-  """None for no KL, and all there is where the KL is out of reach."""
-  assert level_for_kl(lambda level: level**2, kl, 1.0) == pytest.approx(expected, abs=1e-8)
 
 
 def test_the_weighted_inverse_is_that_of_generalised_least_squares():

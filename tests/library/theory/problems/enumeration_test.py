@@ -7,7 +7,7 @@ from theory_cases import exact_hmm
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
-from hmm_jax.theory.problems import counterexamples, enumeration
+from hmm_jax.theory.problems import enumeration
 
 LENGTH = 3
 
@@ -34,10 +34,3 @@ def test_a_text_without_mass_on_what_mu_weighs_is_of_class_0():
   texts = enumeration.possible_texts(StateProblem(hmm, hmm.initial_probs, np.array([[-1.0, 0], [0, 0]])), 1)
   # Token 1 is of state 1, which only state 1 moves to, and token 0 may follow either.
   assert list(zip(texts.tokens[:, 0], texts.labels, texts.gaps)) == [(0, 1, 1.0), (1, 0, np.inf)]
-
-
-def test_predictions_after_a_prompt_are_those_of_the_page():
-  """G_2 of the first counterexample after its prompt, irony alone: "good" has 5/12 before good and 1/6 before bad."""
-  hmm = counterexamples.head_fails_prompt_succeeds().hmm
-  after_irony = hmm.initial_probs[2] * hmm.transition_matrix[2]
-  np.testing.assert_allclose(enumeration.first_predictions(hmm, after_irony, 1)[:, 0], [5 / 12, 1 / 6])

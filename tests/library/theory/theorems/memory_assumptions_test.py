@@ -77,15 +77,9 @@ def test_recoverable_states_are_the_largest_set_that_ranks_allow(num_cells):
     assert sizes >= {(statement, 0), (statement, 1), (statement, 2)}
 
 
-def test_cells_that_no_state_reads_and_states_without_others():
-  """A cell without reader has nothing recoverable, a state alone is at a right angle to nothing, and cells exist."""
-  hmm = memory_hmm(np.eye(4).reshape(2, 2, 4), [0, 0], num_cells=2)
-  finding = assumptions.recoverable_hidden_states(hmm, 1, EXACT)
-  assert not finding.holds and finding.closeness == {'smallest_singular_value': 0.0}
-  alone = assumptions.recoverable_hidden_states(memory_hmm(np.eye(2)[:, None]), 0, EXACT)
-  assert alone.holds and alone.closeness['principal_angle'] == math.pi / 2
+def test_a_cell_that_is_not_there_is_refused():
   with pytest.raises(ValueError, match='cell is 2'):
-    assumptions.recoverable_hidden_states(hmm, 2, EXACT)
+    assumptions.recoverable_hidden_states(memory_hmm(np.eye(4).reshape(2, 2, 4), num_cells=2), 2, EXACT)
 
 
 def test_a_distance_below_the_rank_threshold_is_none():
