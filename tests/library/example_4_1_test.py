@@ -16,9 +16,9 @@ EXACT = assumptions.Thresholds(support=0.0, rank=1e-9)
 HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
 WORDS = example_4_1.SENTENCE.lower().replace('.', ' .').split()
 RECOVERABLE = {
-  'subject': ('subject noun', 'subject verb'),
-  'location': ('place noun', 'ground noun'),
-  'sentiment': ('mood verb', 'adverb'),
+  'subject': ['subject noun', 'subject verb'],
+  'location': ['place noun', 'ground noun'],
+  'sentiment': ['mood verb', 'adverb'],
 }
 
 

@@ -19,7 +19,7 @@ def _settings(**changes):
 
 SETTINGS = _settings(**{'verification.temperatures': (0.0, 1.0)})
 V = SETTINGS.verification
-# The right construction, and slips that only larger problems show, as the records on file do.
+# The right construction, and slips that not every theorem's problems show at this size; the records on file do.
 NOT_SEEN = {verification.CONTROL, 'keys not off V-bar', 'beta -2', 'prompt not scaled by P[H_0] / P[H_1]'}
 
 
@@ -49,7 +49,7 @@ def test_no_construction_is_wrong(records, theorem):
   assert all(row['accuracy'] == 1 for row in softened if row['temperature'] == 0)
   wrong = [row for row in of_theorem if 'mutant' in row]
   seen = {row['mutant'] for row in wrong if row['by_label'] or row['by_direction'] or row['by_factor']}
-  assert seen == {row['mutant'] for row in wrong} - NOT_SEEN
+  assert seen >= {row['mutant'] for row in wrong} - NOT_SEEN and verification.CONTROL not in seen
 
 
 def test_every_draw_has_its_outcome_and_certified_heads_err(records):
