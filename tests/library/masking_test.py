@@ -46,8 +46,3 @@ def test_one_batch_in_a_hundred_selects_more_than_its_slots(rate, batch_size, le
   overflows = lambda slots: 1 - math.fsum(map(term, range(slots + 1))) ** batch_size
   assert num_slots(Corruption(V, rate, 0.8, 0.1), batch_size, length) == slots
   assert overflows(slots) <= 0.01 < overflows(slots - 1)
-
-
-def test_there_is_a_slot_even_where_hardly_anything_is_selected():
-  """No batch in a million selects anything, and a step still reads a position."""
-  assert num_slots(Corruption(V, 1e-9, 0.8, 0.1), 8, 16) == 1

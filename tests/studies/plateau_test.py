@@ -45,12 +45,10 @@ def test_each_checkpoint_has_its_distance_and_its_accuracies(tmp_path, monkeypat
 
 
 def test_the_unigram_gap_is_that_of_the_best_constant_prediction():
-  """The mean KL to the mean of G is below that to any other constant."""
+  """The mean KL to the mean of G, which is the least."""
   probs = np.random.default_rng(0).dirichlet([0.3] * 4, 50)
   gap = plateau.unigram_gap(Ideal(None, None, None, probs[:, None]))
-  to = lambda constant: scipy.stats.entropy(probs, constant[None], axis=1).mean()
-  assert gap == pytest.approx(to(probs.mean(0)))
-  assert all(gap < to(constant) for constant in np.random.default_rng(1).dirichlet([1.0] * 4, 100))
+  assert gap == pytest.approx(scipy.stats.entropy(probs, probs.mean(0)[None], axis=1).mean())
 
 
 @pytest.mark.parametrize(

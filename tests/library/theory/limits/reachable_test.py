@@ -30,9 +30,9 @@ def likelihoods(hmm, length):
 def test_linear_is_what_least_squares_over_all_texts_leaves_nothing_of():
   """b^T G(x) P[x from H_1] = mu^T P[H_0, x] for every text, exactly, with the b of float64 least squares."""
   rng, answers = np.random.default_rng(3), set()
-  for hmm in rational_hmms(rng):
+  for hmm, length in itertools.product(rational_hmms(rng), (1, 3)):
     mu, silent = rng.integers(-3, 4, (3, hmm.num_states)) / 4, hmm.initial_probs @ hmm.transition_matrix
-    found, rows = linear_score(hmm, reachable(hmm, 3), mu, silent), likelihoods(hmm, 3)
+    found, rows = linear_score(hmm, reachable(hmm, length), mu, silent), likelihoods(hmm, length)
     relative = (mu[:-1] - mu[-1]).T
     G, scores = (rows * exact(hmm.initial_probs)) @ exact(hmm.emission_matrix), (rows * exact(silent)) @ exact(relative)
     fit = np.linalg.lstsq(np.float64(G), np.float64(scores))[0]
