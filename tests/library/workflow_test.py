@@ -16,7 +16,7 @@ import hmm_jax as hj
 from hmm_jax import defaults, workflow
 from hmm_jax.model import prepend
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)

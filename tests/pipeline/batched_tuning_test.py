@@ -15,7 +15,7 @@ from hmm_jax import tuning
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 TUNERS = batched_tuning.tuners(ExactModel(4), types.SimpleNamespace(prompt_length=2, prompt_scale=0.5))
 SCHEDULE = tuning.Schedule(0.05, 2, 4, 2, 0.0, 1.0)

@@ -11,7 +11,7 @@ from experiments.settings.grid import Point
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.hmm import HMM
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 VANILLA, ONE_CELL, TWO_CELLS = Point(4), Point(4, 3, 1), Point(4, 2, 2)
 SIZES = dict(length=7, num_train=24, num_validation=8, num_test=12)

@@ -87,6 +87,7 @@ def test_what_is_no_head_is_refused(monkeypatch):
     process_check.check(exact_settings(**METHODS), {})
 
 
+@pytest.mark.slow
 def test_a_model_is_tried_on_each_size_or_on_the_given_process(monkeypatch):
   tried = []
   call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_states) or hmm)

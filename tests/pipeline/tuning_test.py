@@ -21,7 +21,7 @@ from hmm_jax.converged import whitened_head
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.limits import best_head
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 LENGTH = 7
 POINT = Point(4, 2, 2)
