@@ -12,7 +12,6 @@ import pytest
 import scipy.stats
 
 from hmm_jax import tasks
-from hmm_jax.blocks import even_size
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -116,8 +115,3 @@ def test_degenerate_draws_are_redrawn_and_counted():
   assert redraws > 1
   with pytest.raises(ValueError, match='all 2 training inputs one label'):
     tasks.draw_task(jax.random.key(0), close[[0, 0, 1, 2]], 2)
-
-
-def test_blocks_are_even_and_as_few_as_fit():
-  """Of 80 inputs with 30 to a block 27 go together, where one is too large each is a block, and where all fit all."""
-  assert [even_size(80, 10, most) for most in (305, 5, 800)] == [27, 1, 80]
