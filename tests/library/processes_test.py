@@ -71,6 +71,18 @@ def test_any_matrices_are_converted():
     assert hmm.num_states == num_states
 
 
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('edge', [2.0**-22, 2.0**-40])
+def test_a_small_edge_stays_apart(edge, dtype):
+  """Words keep their probabilities if one token alone leads from a state to another, with a small probability."""
+  into_0 = [[[0.125, 0], [0, 0]], [[0.75, 0.125], [edge, 1 - edge]]]
+  stays = [[[0.5 - edge, 0.5], [0.5, 0.5]], [[edge, 0], [0, 0]]]
+  for T, start in ((into_0, [0, 1]), (stays, [1, 0])):
+    hmm = processes.from_transition_matrices(dtype(T), start)
+    words = _messages(hmm.emission_matrix.T[:, :, None] * hmm.transition_matrix, hmm.initial_probs, 3).sum(1)
+    np.testing.assert_allclose(words, _messages(np.float64(dtype(T)), start, 3).sum(1), 1e-6)
+
+
 @pytest.mark.parametrize(
   ('T', 'message'),
   [
