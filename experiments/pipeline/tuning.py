@@ -202,13 +202,15 @@ def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str,
 def followed(
   states: Iterator[tuple[tuning.TuneState, Array | None]], count: int, name: str, reporter: Reporter
 ) -> Iterator[tuple[tuning.TuneState, Any]]:
-  """The states of `tuning.fit`, with progress; raises Stopped after an epoch if the run has received a signal."""
+  """The states of `tuning.fit`, with progress; raises Stopped between two epochs if the run has received a signal."""
   with reporter.track(name, count) as advance:
     for done, (state, losses) in enumerate(states):
       if losses is not None:
         advance(done, f'loss {np.asarray(losses).mean():.3f}')
       yield state, losses
-      signals.check()
+      # What is trained is measured and kept first.
+      if done < count:
+        signals.check()
 
 
 def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:
