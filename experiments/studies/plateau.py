@@ -127,7 +127,7 @@ def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
 def draw(records: pd.DataFrame, settings: PlateauSettings) -> matplotlib.figure.Figure:
   """Accuracy against KL as a share of the unigram gap, a panel for each |H|; each mark is an HMM at a step."""
   steps = _on_bert(records)
-  figure, panels = figures_lib.panels(settings.figure, steps['num_states'].nunique())
+  figure, panels = figures_lib.panels(settings.figure, steps['num_states'].nunique(), sharex=True)
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
       means = 100 * rows.groupby(['trial', 'step'])[['gap_share', 'accuracy']].mean()
