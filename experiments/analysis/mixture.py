@@ -20,9 +20,9 @@ _TEXTS = {'later text': ('paper', 20), 'first text': ('paper_v1', 5)}
 
 
 def tables(records: pd.DataFrame) -> dict[str, Table]:
-  """The table `mixture` of the records of head and prompt on vanilla text; none without these."""
+  """The table `mixture` of records of head and prompt on vanilla text; none without these, or with one HMM a size."""
   on_bert = select(records, model='bert', memory_size=0)
-  if not {'head', 'prompt'} <= set(on_bert['method']):
+  if on_bert['trial'].nunique() < 2 or not {'head', 'prompt'} <= set(on_bert['method']):
     return {}
   title = (
     'The paper as a mixture: a share f of BERTs like ours, fitted to its prompt, and BERTs on which every reader gives '

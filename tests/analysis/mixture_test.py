@@ -31,7 +31,8 @@ def test_the_share_is_fitted_to_the_prompt_and_predicts_head_and_spread():
 
 
 def test_without_both_readers_on_bert_there_is_no_mixture():
-  """Neither for a head alone nor for text with a memory."""
+  """Neither for a head alone, nor for text with a memory, nor for one HMM a size."""
+  assert not mixture.tables(frame([row for row in RECORDS if row['trial'] == 0]))
   assert not mixture.tables(frame(RECORDS[3:6]))
   assert not mixture.tables(
     frame([record(Point(4, 2, 1), 'bert', 'head', 0.8), record(Point(4, 2, 1), 'bert', 'prompt', 1.0)])
