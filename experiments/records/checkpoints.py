@@ -147,16 +147,19 @@ def _quiet() -> Iterator[None]:
   future of each other array then raises in a thread of the store, where nothing can catch it.
   """
   hook, log = sys.unraisablehook, logging.getLogger('absl')
+  level = log.level
 
   def other(raised: Any) -> None:
-    if str(raised.exc_value) != 'Event loop is closed':
+    if not (isinstance(raised.exc_value, RuntimeError) and str(raised.exc_value) == 'Event loop is closed'):
       hook(raised)
 
-  sys.unraisablehook, log.disabled = other, True
+  sys.unraisablehook = other
+  log.setLevel(logging.CRITICAL)
   try:
     yield
   finally:
-    sys.unraisablehook, log.disabled = hook, False
+    sys.unraisablehook = hook
+    log.setLevel(level)
 
 
 def _digests(step: pathlib.Path) -> dict[str, str]:
