@@ -72,8 +72,11 @@ def train(
   data = frozen, features, labels[:, None], np.zeros(1, np.int32)
   states = tuning.fit((keys, orders), tuner, schedule, *data, name, members, (_init, _epoch))
   epochs = followed(states, schedule.num_epochs, name, reporter)
-  start, *_, end = (jax.device_get(state.trainable) for state, _ in epochs)
-  return start, end
+  fresh, _ = next(epochs)
+  # Copied before it is donated to the first epoch.
+  start = jax.device_get(fresh.trainable)
+  *_, (state, _) = epochs
+  return start, jax.device_get(state.trainable)
 
 
 def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
