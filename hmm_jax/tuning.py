@@ -322,7 +322,7 @@ def fit(
   init, epoch = programs or (init_tuning_alone, tune_epoch)
   key_init, key_order = keys
   # A model may have no parameters, or numpy's.
-  (sharding, *_) = (x.sharding for x in jax.tree.leaves((frozen, key_init)) if isinstance(x, Array))
+  sharding = next(x.sharding for x in jax.tree.leaves((frozen, key_init)) if isinstance(x, Array))
   tuner, frozen = tuner.after_features(frozen)
   features, labels = jax.device_put((features, labels), sharding)
   # Committed to its device before the first epoch, as it is after it, so that the epoch compiles once.
@@ -344,7 +344,7 @@ def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, bat
   >>> predictions(tuner, trainable, (), features, batch_size=2).tolist()
   [[0, 1]]
   """
-  return map_blocks(lambda block: tuner.scores(trainable, frozen, block).argmax(-1).T, features, batch_size).T
+  return _by_task(lambda block: tuner.scores(trainable, frozen, block).argmax(-1), features, batch_size)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
@@ -353,8 +353,7 @@ def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch
 
   Raises ValueError for a tuner without an attention head.
   """
-  inputs_first = lambda block: jnp.moveaxis(tuner.attend(trainable, frozen, block), 0, 1)
-  return jnp.moveaxis(map_blocks(inputs_first, features, batch_size), 1, 0)
+  return _by_task(functools.partial(tuner.attend, trainable, frozen), features, batch_size)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
@@ -372,5 +371,10 @@ def inputs_of_heads(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *,
   >>> inputs_of_heads(tuner, trainable, hmm, inputs, batch_size=6).shape
   (1, 6, 4)
   """
-  inputs_first = lambda block: jnp.moveaxis(tuner.read(trainable, frozen, block), 0, 1)
+  return _by_task(functools.partial(tuner.read, trainable, frozen), features, batch_size)
+
+
+def _by_task(function: Callable[[Any], Array], features: Any, batch_size: int) -> Array:
+  """[K, n, ...] of a function from a block of B inputs to [K, B, ...]."""
+  inputs_first = lambda block: jnp.moveaxis(function(block), 0, 1)
   return jnp.moveaxis(map_blocks(inputs_first, features, batch_size), 1, 0)
