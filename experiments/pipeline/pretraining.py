@@ -65,6 +65,12 @@ def check(bert: BertSettings, field: str) -> None:
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
 
 
+def check_machine(settings: Settings) -> None:
+  """Raise SettingsError where this machine lacks what a pretraining asks for."""
+  check_mesh(settings)
+  check(settings.bert, 'bert')
+
+
 def check_mesh(s: Settings) -> None:
   """Raise SettingsError where the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()

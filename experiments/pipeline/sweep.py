@@ -40,8 +40,7 @@ _OF_FITS = ('budget', 'conditioning')
 def check(settings: Settings) -> None:
   """Raise SettingsError where this machine lacks what the settings ask for."""
   if settings.has_bert:
-    pretraining.check_mesh(settings)
-    pretraining.check(settings.bert, 'bert')
+    pretraining.check_machine(settings)
   try:
     if settings.pretrained:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))

@@ -252,10 +252,4 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
   return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
-def _check(settings: BenchmarkSettings) -> None:
-  """Raise SettingsError where this machine lacks what the settings ask for."""
-  pretraining.check(settings.bert, 'bert')
-  pretraining.check_mesh(settings)
-
-
-STUDY = Study(in_parts(_parts), _tables, check=_check)
+STUDY = Study(in_parts(_parts), _tables, check=pretraining.check_machine)

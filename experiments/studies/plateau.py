@@ -13,7 +13,7 @@ import scipy.special
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
 from experiments.analysis.tables import share, Table, table
-from experiments.pipeline import pretraining, trial as trial_lib, tuning
+from experiments.pipeline import optimal_heads, pretraining, trial as trial_lib, tuning
 from experiments.pipeline.trial import Trial
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
@@ -42,9 +42,10 @@ def _along(point: Point, number: int, settings: PlateauSettings, key: Array, rep
     size, inputs = settings.measure.batch_size, downstream.inputs[downstream.splits['test']]
     ideal = bayes_gap.ideal_at_mask(hmm, inputs[: settings.measure.num_inputs], batch_size=size)
     same: Row = {'num_states': point.num_states, 'trial': number, 'unigram_gap': unigram_gap(ideal)}
+    exact_probs = functools.partial(optimal_heads.exact_probs, hmm)
 
-    def tuned(params: object, methods: list[str], **fields: object) -> None:
-      frozen = tuning.FrozenModel('bert' if params else NONE, model, params, lambda inputs: inputs)
+    def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
+      frozen = tuning.FrozenModel(name, model, params, exact_probs)
       for method in methods:
         for one in tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter):
           of_task = {name: one.measured[name] for name in ('accuracy', 'majority_accuracy')}
@@ -52,14 +53,15 @@ def _along(point: Point, number: int, settings: PlateauSettings, key: Array, rep
 
     model = pretraining.tuned_model(settings.bert_module())
     on_bert = [method for method in trial.methods if 'bert' in METHODS[method].models]
-    tuned(None, [method for method in trial.methods if method not in on_bert], step=None, kl_at_mask=None)
+    tuned(NONE, None, [method for method in trial.methods if method not in on_bert], step=None, kl_at_mask=None)
     every, last = settings.pretrain.measure_every, settings.pretrain.num_steps
     steps = tuple(sorted({*settings.checkpoints, *range(0, last, every), last}))
     for step, params in pretraining.params_along(settings, hmm, trial.keys().pretraining, steps, reporter):
+      params = jax.device_put(params)
       kl = bayes_gap.measure_gap(model, params, ideal, batch_size=size).kl
       reporter.say(f'step {step}: KL at [MASK] {kl:.3f} of {same["unigram_gap"]:.3f} nats')
       if step in settings.checkpoints:
-        tuned(jax.device_put(params), on_bert, step=step, kl_at_mask=kl)
+        tuned('bert', params, on_bert, step=step, kl_at_mask=kl)
       else:
         nothing = dict.fromkeys(('task', 'method', 'accuracy', 'majority_accuracy'))
         rows.append({**same, 'step': step, 'kl_at_mask': kl, **nothing})
@@ -151,10 +153,4 @@ def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matp
   return {'plateau': draw(records, settings)}
 
 
-def _check(settings: PlateauSettings) -> None:
-  """Raise SettingsError where this machine lacks what the settings ask for."""
-  pretraining.check(settings.bert, 'bert')
-  pretraining.check_mesh(settings)
-
-
-STUDY = Study(in_parts(_parts), _tables, _figures, _check)
+STUDY = Study(in_parts(_parts), _tables, _figures, pretraining.check_machine)

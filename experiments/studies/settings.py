@@ -14,7 +14,8 @@ class ExampleSettings(Experiment):
   figure: FigureSettings
 
 
-def _require_drawn_hmms(settings: Settings) -> None:
+def require_drawn_hmms(settings: Settings) -> None:
+  """Raise SettingsError unless the settings draw HMMs without a memory."""
   require(not settings.given, 'distribution', settings.distribution, "'': the study draws its HMMs")
   require(settings.memory.sizes == (0,), 'memory.sizes', settings.memory.sizes, '(0,): HMMs without a memory')
 
@@ -29,7 +30,7 @@ class BenchmarkSettings(Settings):
 
   def check(self) -> None:
     super().check()
-    _require_drawn_hmms(self)
+    require_drawn_hmms(self)
     optimizer = self.pretrain.optimizer
     require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', the optimiser of every library")
 
@@ -42,7 +43,7 @@ class PlateauSettings(Settings):
   def check(self) -> None:
     super().check()
     require(self.models == ('bert',), 'models', self.models, "('bert',), the only pretrained model")
-    _require_drawn_hmms(self)
+    require_drawn_hmms(self)
     steps, each = self.checkpoints, self.pretrain.steps_per_call
     fits = steps == tuple(sorted(steps)) and steps[-1] == self.pretrain.num_steps
     valid = f'ascending multiples of pretrain.steps_per_call, {each}, that end with pretrain.num_steps'

@@ -2,6 +2,7 @@
 
 from experiments.settings.fields import require, setting
 from experiments.settings.grid import Settings
+from experiments.studies.settings import require_drawn_hmms
 from experiments.studies.theory.settings import LevelSettings
 
 
@@ -16,5 +17,4 @@ class WhichTheoremSettings(Settings):
     super().check()
     first = self.downstream.label_state
     require(first == 'first', 'downstream.label_state', first, "'first', the label whose linearity is decided")
-    require(not self.distribution, 'distribution', self.distribution, "'': the study uses the HMMs of Figure 3 (left)")
-    require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
+    require_drawn_hmms(self)
