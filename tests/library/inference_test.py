@@ -11,9 +11,9 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
-from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib
-from hmm_jax.inference import forward_backward
-from hmm_jax.viterbi import most_likely_states
+from hmm_jax.distributions import hmm as hmm_lib, memory_hmm as memory_lib
+from hmm_jax.inference.posterior import forward_backward
+from hmm_jax.inference.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 # Half a unit in the last place of a float32 below 1: the arithmetic is float64, and only the result is rounded.

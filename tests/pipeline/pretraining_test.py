@@ -15,8 +15,8 @@ from experiments.records.files import read_json_lines
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
-from hmm_jax.hmm import random_hmm
-from hmm_jax.sampling import sample_corpus
+from hmm_jax.distributions.hmm import random_hmm
+from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
