@@ -14,8 +14,8 @@ from hmm_jax.distributions.hmm import HMM
 def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
   """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V]).
 
-  >>> {name: array.shape for name, array in to_dynamax(random_hmm(jax.random.key(0), 3, 4)).items()}
-  {'initial_probs': (3,), 'transition_matrix': (3, 3), 'emission_probs': (3, 1, 4)}
+  >>> {name: array.shape for name, array in to_dynamax(HMM(np.ones(1), np.eye(1), np.ones((1, 1)))).items()}
+  {'initial_probs': (1,), 'transition_matrix': (1, 1), 'emission_probs': (1, 1, 1)}
   """
   return {
     'initial_probs': hmm.initial_probs,
@@ -51,7 +51,7 @@ def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_pro
 def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   """Attributes to set on hmmlearn's `CategoricalHMM`, float64: startprob_, transmat_, emissionprob_.
 
-  >>> sorted(to_hmmlearn(random_hmm(jax.random.key(0), 3, 4)))
+  >>> sorted(to_hmmlearn(HMM(np.ones(1), np.eye(1), np.ones((1, 1)))))
   ['emissionprob_', 'startprob_', 'transmat_']
   """
   if len(hmm) != 3:
