@@ -59,7 +59,7 @@ def relative_error(distribution: Distribution, length: int) -> float:
   Products and sums of nonnegative terms do not cancel: m operations in a row have relative error at most m u / (1 - m
   u), u = 2^-53 (Higham 2002, section 3.1), in any order of summation. Each pass takes one contraction and one scaling a
   position; one of each and W p remain. The bound is for the scaled arithmetic of `inference`, whose underflow is
-  negligible (`messages.SCALED`).
+  negligible (`arithmetic.SCALED`).
   """
   num_joint, num_states = distribution.joint_initial_probs.shape[-1], distribution.transition_matrix.shape[-1]
   operations = 2 * (length + 1) * (num_joint + num_states + 10)
