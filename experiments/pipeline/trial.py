@@ -46,8 +46,8 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
 
 def drawn_distribution(trial: Trial) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
   """The distribution that a trial draws."""
-  # Computation follows a committed key: all that is exact runs on `exact_device`.
-  key = jax.device_put(trial.keys().distribution, sharding.exact_device())
+  # Computation follows a committed key: all that is exact runs on `float64_device`.
+  key = jax.device_put(trial.keys().distribution, sharding.float64_device())
   return draw_distribution(trial.settings, trial.point, key)
 
 
@@ -60,7 +60,7 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
   """The distribution of a trial, and its inputs and tasks; needs no model."""
   if trial.settings.distribution:
     arrays = user_data.load(trial.workdir, trial.settings.distribution)
-    distribution = float64.on_device(from_fields(arrays), sharding.exact_device())
+    distribution = float64.on_device(from_fields(arrays), sharding.float64_device())
   else:
     distribution = drawn_distribution(trial)
   return distribution, tasks(trial, distribution)

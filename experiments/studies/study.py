@@ -18,7 +18,7 @@ from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
-from hmm_jax.models.sharding import exact_device
+from hmm_jax.models.sharding import float64_device
 
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
@@ -121,7 +121,7 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
   begun, name = time.monotonic(), path.parent.name
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()
-  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([exact_device()]))}
+  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
   locks.check(path.parent)
   records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
   content = {'seconds': time.monotonic() - begun, 'records': records}
@@ -132,7 +132,7 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
 @contextlib.contextmanager
 def _on_exact_device() -> Iterator[None]:
   """Run on the exact device, since all but a small BERT is exact; in every thread, unlike `jax.default_device`."""
-  jax.config.update('jax_default_device', exact_device())
+  jax.config.update('jax_default_device', float64_device())
   try:
     yield
   finally:

@@ -90,7 +90,7 @@ from hmm_jax.tuning import tasks
 from settings_cases import settings_of
 
 exact = jax.devices()[1]
-sharding.exact_device = lambda: exact
+sharding.float64_device = lambda: exact
 downstream.draw = lambda settings, point, methods, distribution, key, _: tasks.draw_texts(key, distribution, 2, 2, 3)
 drawn = trial.draw(trial.Trial(settings_of('smoke'), Point(4), 0, pathlib.Path()))
 assert all(leaf.devices() == {exact} for leaf in jax.tree.leaves(drawn))
