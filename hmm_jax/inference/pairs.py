@@ -63,7 +63,7 @@ def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: A
   open_end = jnp.concatenate([before, ops.ones((1, *before.shape[1:]), before.dtype)])
   predicted, log_evidence, *_ = forward(ops, dtype, pi, A, open_end)
 
-  def step(carry: tuple[Any, Any], row: Any) -> tuple[tuple[Any, Any], None]:
+  def step(carry: Any, row: Any) -> Any:
     beta, evidence = carry
     moved = ops.matvec(A, ops.times(beta, row))
     scale = lax.stop_gradient(ops.total(moved))

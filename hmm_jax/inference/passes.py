@@ -24,7 +24,7 @@ def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[An
   """
   A_transposed = A.swapaxes(0, 1)
 
-  def step(carry: tuple[Any, ...], row: Any) -> tuple[tuple[Any, ...], tuple[Any, Any, Array]]:
+  def step(carry: Any, row: Any) -> Any:
     predicted, _, evidence = carry
     joint = ops.times(predicted, row)
     c = lax.stop_gradient(ops.total(joint))
@@ -44,7 +44,7 @@ def backward(ops: Arithmetic, dtype: Any, A: Any, rows: Any, predicted: Any, c: 
   normalised.
   """
 
-  def step(beta: Any, position: tuple[Any, Any, Any]) -> tuple[Any, tuple[Array, Array]]:
+  def step(beta: Any, position: Any) -> Any:
     predicted, c, row = position
     observed = ops.over(ops.times(beta, row), c)
     smoothed, leave_one_out = ops.times(predicted, observed), ops.times(predicted, beta)
