@@ -1,6 +1,6 @@
 """The arithmetic of messages [H, C, B]: weights of sum 1, or their logarithms where weights would underflow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ class Arithmetic(NamedTuple):
   total: Callable[[Array], Array]  # message -> its sum, [B], which is encoded too
   over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
   log: Callable[[Array], Array]  # of what is encoded
-  least_log_evidence: float  # at or below it the next arithmetic is used
+  least_log_evidence: float  # below it a result is not certified
 
   def ones(self, shape: tuple[int, ...], dtype: Any) -> Array:
     return self.encode(jnp.ones(shape, np.float64)).astype(dtype)
@@ -87,23 +87,31 @@ LOGARITHMIC = Arithmetic(
 )
 
 
-def scaled_or_logarithmic(
-  run: Callable[..., Any], *arguments: Array, arithmetics: Sequence[Arithmetic] = (SCALED, LOGARITHMIC)
-) -> tuple[Any, Array]:
-  """The probabilities of `run` and the log-likelihood [B].
-
-  Sequences that one arithmetic does not certify are recomputed in the next.
+def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities of `run` and the log-likelihood [B], by logarithms where underflow of weights could matter.
 
   Args:
     run: (arithmetic, dtype, pi, A, *rows), encoded -> (probabilities, log-evidence [B]).
-    *arguments: pi, A and the rows, in the order of `run`, not encoded.
-    arithmetics: which are tried.
+    *arguments: pi, A and the rows, not encoded.
   """
-  arithmetic, *next_ones = arithmetics
+  result, log_evidence = _result(SCALED, run, *arguments)
+  certified = log_evidence > SCALED.least_log_evidence
+  if arguments[-1].dtype == np.float64:
+    # The bound does not cover entries that are read as 0.
+    certified &= ~jnp.stack([float64.is_subnormal(float64.as_float64(x)).any() for x in arguments]).any()
+
+  def replace(result: Any, *arguments: Array) -> Any:
+    by_logarithms, _ = _result(LOGARITHMIC, run, *arguments)
+    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, by_logarithms)
+
+  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
+
+
+def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities with the log-likelihood, and the log-evidence of rows with maximum 1, as the bounds assume."""
   dtype = arguments[-1].dtype
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   pi, A, *rows = map(float64.as_float64, arguments)
-  # With distributions and rows of maximum 1 the evidence is at most 1, as the bounds assume.
   total, row_sum = constant(pi.sum((0, 1))), constant(A.sum(1).max(0))
   largest = [constant(x.max((1, 2))) for x in rows]
   constants = total, row_sum, *(x[:, None, None] for x in largest)
@@ -112,16 +120,4 @@ def scaled_or_logarithmic(
   probs, log_evidence = run(arithmetic, dtype, *scaled)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
-  result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)
-  if not next_ones:
-    return result
-  certified = log_evidence > arithmetic.least_log_evidence
-  if dtype == np.float64:
-    # The bound does not cover entries that are read as 0.
-    certified &= ~jnp.stack([float64.is_subnormal(x).any() for x in (pi, A, *rows)]).any()
-
-  def replace(result: Any, *arguments: Array) -> Any:
-    in_next = scaled_or_logarithmic(run, *arguments, arithmetics=next_ones)
-    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, in_next)
-
-  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
+  return (probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)), log_evidence

@@ -27,7 +27,7 @@ import numpy as np
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import checked
 from hmm_jax._support.batching import with_batching_rule
-from hmm_jax._support.blocks import map_blocks
+from hmm_jax._support.blocks import even_size, map_blocks
 from hmm_jax._support.display import shown
 from hmm_jax.inference import passes
 from hmm_jax.inference.arithmetic import scaled_or_logarithmic
@@ -151,9 +151,9 @@ def _by_block(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows
   num_states, count = matrix.shape[-1], len(rows)
   size = count
   if jax.default_backend() == 'cpu':
-    num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
+    size = even_size(count, 1, max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
     # Whole vector registers, and no stride of a power of two, which caches are slow at.
-    size = min((-(-count // num_blocks // 16) | 1) * 16, count)
+    size = min((-(-size // 16) | 1) * 16, count)
 
   def of_block(distribution_and_rows: tuple[Array, ...]) -> Any:
     initial_probs, matrix, rows_BxTxE = distribution_and_rows

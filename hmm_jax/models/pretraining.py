@@ -147,7 +147,7 @@ def _train_steps(
     steps_per_epoch = num_chunks // batch_size
     order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
 
-    def step(carry: tuple[TrainState, Array, Array], _: None) -> tuple[tuple[TrainState, Array, Array], Array]:
+    def step(carry: Any, _: None) -> Any:
       state, ordered_epoch, order = carry
       epoch = state.step // steps_per_epoch
       order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
