@@ -34,6 +34,7 @@ from experiments.settings import config as config_lib, help_text, own_code
 from experiments.settings.fields import Ended, printable, require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
+from experiments.settings.trial import trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 from hmm_jax import nan_guard
@@ -116,7 +117,7 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
   chosen = []
   if mode == 'run':
     if is_grid:
-      chosen = [sweep.chosen(values.trials, sweep.trials(settings, workdir))]
+      chosen = [sweep.chosen(values.trials, len(trials(settings)))]
     set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)
@@ -129,10 +130,10 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))
   if mode == 'status':
-    write(status.text(sweep.trials(settings, workdir)))
+    write(status.text(sweep.folders(settings, workdir)))
     return
   if mode == 'merge':
-    is_begun = any(not trial.absent() for trial in sweep.trials(settings, workdir).values())
+    is_begun = any(not folder.absent() for folder in sweep.folders(settings, workdir))
     require(is_begun, '--workdir', str(workdir), 'a folder with a finished trial of these settings')
   changed = results.changed(recorded, settings) if mode != 'report' else []
   beside = changed and f'{workdir} holds records with other settings: {", ".join(changed)}; new records are added'

@@ -22,10 +22,10 @@ from settings_cases import settings_of
 from experiments import main as main_lib
 from experiments.pipeline import pretraining, trial
 from experiments.records import environment
-from experiments.records.trial_records import Trial
 from experiments.settings import config as config_lib, help_text, own_code
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 from hmm_jax.distribution_files import save_distribution
@@ -213,7 +213,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch
 def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
   """But for ids and names, and likewise of its corpus."""
   settings = settings_of('smoke', num_states=(6,))
-  keys = Trial(settings, Point(6), 0, tmp_path).keys()
+  keys = Trial(settings, Point(6), 0).keys()
   hmm = trial.draw_distribution(settings, Point(6), keys.distribution)
   save_distribution(tmp_path / 'drawn.json', hmm)
   np.save(tmp_path / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))

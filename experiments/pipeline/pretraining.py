@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.records import checkpoints, environment, files
-from experiments.records.trial_records import Trial
+from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
@@ -90,20 +90,20 @@ def check_mesh(s: Settings) -> None:
     require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
 
 
-def check_disk(trials: Sequence[Trial]) -> None:
+def check_disk(folders: Sequence[TrialFolder]) -> None:
   """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written.
 
   An object store does not report its free space, so it is not checked.
   """
-  to_run = [trial for trial in trials if trial.absent() and trial.settings.has_bert]
+  to_run = [folder for folder in folders if folder.absent() and folder.trial.settings.has_bert]
   # A megabyte for all that is small.
   total = 2**20
-  for directory, settings in {trial.pretrained_directory: trial.settings for trial in to_run}.items():
+  for directory, settings in {folder.pretrained_directory: folder.trial.settings for folder in to_run}.items():
     there = checkpoints.steps(directory / checkpoints.NAME)
     if settings.pretrain.num_steps not in there:
       # The next one is written before one is removed, and several runs may do so at once.
       total += (checkpoints.KEPT + 1 - len(there)) * state_bytes(settings)
-  path = (to_run or trials)[0].pretrained_directory.parent
+  path = (to_run or folders)[0].pretrained_directory.parent
   free = storage.free_bytes(path)
   valid = f'at least {total:,} for the checkpoints'
   require(free is None or free >= total, f'the number of free bytes in {path}', free, valid)

@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 import contextlib
-import pathlib
 from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.pipeline import trial as trial_lib
-from experiments.records.trial_records import Trial
 from experiments.records.user_data import Given
 from experiments.settings import own_code
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
+from experiments.settings.trial import Trial, trials
 import hmm_jax
 from hmm_jax import tasks
 from hmm_jax.blocks import even_size, in_blocks
@@ -40,12 +39,12 @@ def check(settings: Settings, given: Given) -> None:
   if settings.own_head:
     classes, length = settings.downstream.num_classes, settings.seen_length('own_head')
     own_code.check_head(settings.own_head, classes, settings.hmm.num_tokens, length)
-  trials = [Trial(settings, *draw, pathlib.Path()) for draw in settings.draws()]
+  drawn = trials(settings)
   if settings.model:
-    for trial in trials[: len(settings.grid())]:
+    for trial in drawn[: len(settings.grid())]:
       own_code.check_model(settings.model, process_of(trial), trial.keys().pretraining)
   try:
-    has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in trials)
+    has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
   except jax.errors.JaxRuntimeError as error:
     raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
   law = f'some draw of mu, with downstream.num_nonzero {settings.downstream.num_nonzero}'

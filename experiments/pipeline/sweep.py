@@ -1,7 +1,7 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then records, table and figure of all."""
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 import itertools
 import pathlib
 import re
@@ -15,12 +15,14 @@ from experiments.analysis.tables import Table
 from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import failures, results
 from experiments.records.failures import Failure
-from experiments.records.trial_records import Grid
+from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
+from experiments.settings import own_code
 from experiments.settings.fields import Ended, require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS
+from experiments.settings.trial import trials
 
 # The function that draws each figure that settings may ask for.
 FIGURES = {
@@ -48,45 +50,46 @@ def check(settings: Settings) -> None:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
 
 
-def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
-  """Every trial by its name, in the order of `draws`; its place is its number."""
-  grid = [trial_lib.Trial(settings, point, trial, workdir) for point, trial in settings.draws()]
-  return {str(trial): trial for trial in grid}
+def folders(settings: Settings, workdir: pathlib.Path) -> list[TrialFolder]:
+  """The folder of every trial of a grid, in the order of `trials`."""
+  code = own_code.digests(settings)
+  return [TrialFolder(trial, workdir, code) for trial in trials(settings)]
 
 
-def chosen(text: str, grid: Collection[Any]) -> list[int]:
-  """The numbers of the trials that `text` names, such as 0,3-5, in order; of all for ''. Raises SettingsError."""
+def chosen(text: str, count: int) -> list[int]:
+  """Parse numbers below `count`, of trials, such as '0,3-5'; '' means all. Raises SettingsError."""
   found = set[int]()
   for part in text.split(',') if text else ():
     ends = re.fullmatch(r' *([0-9]{1,9})(?:-([0-9]{1,9}))? *', part)
     first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-    valid = f'numbers from 0 to {len(grid) - 1}, and ranges, such as 0,3-5'
-    require(first <= last < len(grid), '--trials', text, valid)
+    valid = f'numbers from 0 to {count - 1}, and ranges, such as 0,3-5'
+    require(first <= last < count, '--trials', text, valid)
     found |= set(range(first, last + 1))
-  return sorted(found) or list(range(len(grid)))
+  return sorted(found) or list(range(count))
 
 
-def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
+def fill(folders: list[TrialFolder], numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
   """Run the trials of these numbers in this process, one after the other, until all are done or the budget ends.
 
   Those that another process works on come last, after a wait. A trial that fails stops no other. It is tried once, or
   not at all if it has failed in another process meanwhile.
   """
-  items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
+  is_past = lambda: reporter.clock.is_past(time_budget)
   at_once = lambda: True
-  look = lambda: [failures.read(items[number][1].directory) for number in numbers]
+  look = lambda: [failures.read(folders[number].directory) for number in numbers]
   before = dict(zip(numbers, distributed.broadcast_from_process_0(look)))
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
   while queue:
     number, waits = queue.popleft()
-    name, trial = items[number]
+    folder = folders[number]
+    name = str(folder.trial)
     called = f'trial {number} ({name})'
     try:
       with (
-        reporter.part(number + 1, len(grid), name),
-        locks.held(trial.directory, called, reporter, is_past if waits else at_once) as is_held,
+        reporter.part(number + 1, len(folders), name),
+        locks.held(folder.directory, called, reporter, is_past if waits else at_once) as is_held,
       ):
-        outcome = is_held and _run(trial, called, before[number], reporter)
+        outcome = is_held and _run(folder, called, before[number], reporter)
     except pretraining.OutOfTime:
       break
     except locks.Lost as lost:
@@ -94,7 +97,7 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
       is_held = outcome = False
     except OSError as error:
       # The lock cannot be created.
-      is_held, outcome = True, _failure(trial, called, error, reporter)
+      is_held, outcome = True, _failure(folder, called, error, reporter)
     if isinstance(outcome, Failure):
       failed.append(outcome)
     if not is_held:
@@ -104,34 +107,34 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
   return failed
 
 
-def _run(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> bool | Failure:
+def _run(folder: TrialFolder, called: str, before: dict[str, Any] | None, reporter: Reporter) -> bool | Failure:
   """Run a trial whose lock this process has; return True if anything was missing, or its failure.
 
   A failure on file other than `before`, which was read when this run began, is another process's, and is returned.
   """
-  now = distributed.broadcast_from_process_0(lambda: failures.read(trial.directory))
+  now = distributed.broadcast_from_process_0(lambda: failures.read(folder.directory))
   if now and now != before:
     return Failure(f'{called} failed in another process: {now["error"]}', now['status'])
   try:
-    is_run = trial_lib.run(trial, reporter)
+    is_run = trial_lib.run(folder, reporter)
   except (pretraining.OutOfTime, locks.Lost, Ended):
     raise
   except BaseException as error:
     # A user's own model or head may exit or interrupt.
-    return _failure(trial, called, error, reporter)
-  failures.forget(trial.directory)
+    return _failure(folder, called, error, reporter)
+  failures.forget(folder.directory)
   return is_run
 
 
-def _failure(trial: trial_lib.Trial, called: str, error: BaseException, reporter: Reporter) -> Failure:
+def _failure(folder: TrialFolder, called: str, error: BaseException, reporter: Reporter) -> Failure:
   """Record and report the failure of a trial; raises Lost where another process has its lock by now.
 
   An error that only one of several processes meets is raised again: the others wait for that one, and end with it.
   """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
-  locks.check(trial.directory)
-  failure = failures.caught(trial.directory, error)
+  locks.check(folder.directory)
+  failure = failures.caught(folder.directory, error)
   reporter.say(f'failed: {failure.sentence}')
   return failure._replace(sentence=f'{called} failed: {failure.sentence}')
 
@@ -153,9 +156,9 @@ def run(
   Returns what is left, as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or
   trial. Raises TrialsFailed.
   """
-  grid = trials(settings, workdir)
+  grid = folders(settings, workdir)
   numbers = range(len(grid)) if numbers is None else numbers
-  asked = [list(grid.values())[number] for number in numbers]
+  asked = [grid[number] for number in numbers]
   distributed.broadcast_from_process_0(lambda: pretraining.check_disk(asked))
   results.begin(workdir, settings)
   failed = fill(grid, numbers, settings.time_budget, reporter)
@@ -163,7 +166,7 @@ def run(
   if failed:
     raise TrialsFailed(failed, left)
   # Otherwise what is left was not asked for.
-  goes_on = left and any(trial.absent() for trial in asked)
+  goes_on = left and any(folder.absent() for folder in asked)
   return f'{left}; rerun the same command to resume' if goes_on else left
 
 
@@ -174,10 +177,10 @@ def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str 
   locks: there `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with
   their table and figures.
   """
-  points, grid = list(settings.grid()), trials(settings, workdir).values()
+  points, grid = list(settings.grid()), folders(settings, workdir)
   with locks.held(workdir, 'the merge of records', reporter):
-    found = [(trial, trial.records()) for trial in sorted(grid, key=lambda trial: points.index(trial.point))]
-    finished = [records for trial, records in found if len(records) == len(trial.paths())]
+    found = [(folder, folder.records()) for folder in sorted(grid, key=lambda one: points.index(one.trial.point))]
+    finished = [records for folder, records in found if len(records) == len(folder.paths())]
     if finished:
       results.write(workdir, settings, list(itertools.chain(*finished)))
   return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'

@@ -12,12 +12,14 @@ import scipy.stats
 
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
-from experiments.records.trial_records import by_name, Trial, Tuned
+from experiments.records.files import by_name
+from experiments.records.trials import Tuned
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
+from experiments.settings.trial import Trial
 from hmm_jax import heads, nan_guard, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
@@ -81,8 +83,9 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   """Tune a method for all tasks of a problem, on the device that holds the model.
 
-  Raises Diverged where a loss or a tuned number is not finite.
+  Raises Diverged where a loss or a tuned number is not finite, and Stopped if the run has received a signal before.
   """
+  signals.check()
   trial, frozen, method, tasks, downstream = problem
   settings, chosen, splits = trial.settings, METHODS[method], downstream.splits
   fit, is_exact = chosen.fit, frozen.name == 'exact'

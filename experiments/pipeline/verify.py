@@ -20,6 +20,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
+from experiments.settings.trial import trials
 
 _ABSENT = 'no such field'
 
@@ -53,8 +54,8 @@ def run(
   set_up(settings)
   sweep.check(settings)
   trial_id = lambda record: str(record.get('trial_id'))
-  ids, on_record = [trial.id for trial in sweep.trials(settings, workdir).values()], set(map(trial_id, recorded))
-  numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
+  ids, on_record = [trial.id for trial in trials(settings)], set(map(trial_id, recorded))
+  numbers = [number for number in sweep.chosen(text, len(ids)) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     user_data.keep(pathlib.Path(scratch), {name: user_data.load(workdir, name) for name in settings.given.values()})

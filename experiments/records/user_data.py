@@ -15,9 +15,8 @@ import warnings
 
 import numpy as np
 
-from experiments.records import files, trial_records
-from experiments.settings.fields import require, SettingsError
-from experiments.settings.grid import digest
+from experiments.records import files
+from experiments.settings.fields import digest, require, SettingsError
 from hmm_jax.arguments import check_ids
 from hmm_jax.distribution_files import from_fields, load_distribution
 from hmm_jax.hmm import HMM
@@ -148,7 +147,7 @@ def _digest(arrays: Arrays) -> str:
 def keep(workdir: pathlib.Path, given: Given) -> None:
   """Write the arrays of what is given into a workdir."""
   for reference, arrays in given.items():
-    trial_records.save_arrays(workdir / FOLDER / f'{reference}.npz', arrays)
+    files.write_arrays(workdir / FOLDER / f'{reference}.npz', arrays)
 
 
 def load(workdir: pathlib.Path, reference: str) -> Arrays:

@@ -18,9 +18,10 @@ import pandas as pd
 
 from experiments.analysis.tables import number, Table, table
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.pipeline.trial import Trial
+from experiments.records.trials import TrialFolder
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
+from experiments.settings.trial import Trial
 from experiments.studies.settings import BenchmarkSettings
 from experiments.studies.study import in_parts, Part, Row, Study
 import hmm_jax
@@ -215,7 +216,7 @@ def _trial(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[
   """The seconds of a whole trial, compilation included, and the FLOPs of its pretraining; `key` is unused."""
   point = Point(settings.num_states[0])
   with tempfile.TemporaryDirectory() as folder:
-    trial = Trial(settings, point, 0, pathlib.Path(folder))
+    trial = TrialFolder(Trial(settings, point, 0), pathlib.Path(folder))
     seconds = _seconds(lambda: trial_lib.run(trial, reporter))
   return [_record(settings, f'a trial, {point}', OURS, [seconds], settings.pretrain.num_steps * step_flops(settings))]
 

@@ -17,7 +17,7 @@ from experiments.analysis.tables import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
-from experiments.settings.grid import digest
+from experiments.settings.fields import digest
 from hmm_jax.sharding import exact_device
 
 # In the folder of a part: its records, and the seconds that it took.

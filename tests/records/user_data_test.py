@@ -10,10 +10,11 @@ from settings_cases import config_of, settings_of
 
 from experiments.pipeline import process_check, trial as trial_lib
 from experiments.records import results, user_data
-from experiments.records.trial_records import Trial
+from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.settings.trial import fit_id, Trial
 from experiments.studies import registry
 from hmm_jax import processes
 from hmm_jax.distribution_files import save_distribution
@@ -56,7 +57,7 @@ def test_ids_are_of_the_arrays_alone(tmp_path):
     dict(distribution=_written(tmp_path / 'b.npz', processes.mess3(alpha=0.5))),
     dict(distribution='mess3', corpus_file=_written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))),
   )
-  file, name, *_ = ids = [_resolved(tmp_path, **each)[0].pretraining_id(Point(3), 0) for each in changes]
+  file, name, *_ = ids = [Trial(_resolved(tmp_path, **each)[0], Point(3), 0).pretraining_id for each in changes]
   assert file == name and len(set(ids)) == 3
 
 
@@ -64,17 +65,18 @@ def test_ids_of_draws_are_those_on_record():
   """The settings of records of drawn HMMs make the ids that these have had since."""
   folder = DOCS / 'results' / 'small' / 'figure_3_right'
   settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
-  assert row['pretraining_id'] == settings.pretraining_id(Point(*map(row.get, Point._fields)), row['trial'])
+  trial = Trial(settings, Point(*map(row.get, Point._fields)), row['trial'])
+  assert (row['trial_id'], row['pretraining_id']) == (trial.id, trial.pretraining_id)
+  assert row['fit_id'] == fit_id(settings, row['method'], row['model'], {})
 
 
-def test_what_is_given_takes_the_place_of_draws(tmp_path, monkeypatch):
+def test_what_is_given_takes_the_place_of_draws(tmp_path):
   """Whatever the trial it has the sizes of the process, and is of it."""
   word = _written(tmp_path / 'mine.npz', MEMORY)
   settings, given = _resolved(tmp_path, distribution=word, memory__label_cell=1)
   user_data.keep(tmp_path, given)
   assert (list(settings.grid()), settings.hmm.num_tokens) == ([Point(3, 2, 2)], 2)
-  monkeypatch.setattr(trial_lib.downstream_lib, 'draw', lambda *_: None)
-  distribution, _ = trial_lib.draw(Trial(settings, Point(3, 2, 2), 1, tmp_path))
+  distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
 

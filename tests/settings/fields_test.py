@@ -69,4 +69,4 @@ def test_lists_may_have_spaces_and_flags_be_unset():
   _, config = main_lib.parse(['main', '--config=prompt_vs_head', *words])
   settings = registry.from_config(config)
   assert settings.methods == ('head', 'prompt') and not settings.debug_nans
-  assert sweep.chosen('0 , 2-3', range(4)) == [0, 2, 3]
+  assert sweep.chosen('0 , 2-3', 4) == [0, 2, 3]
