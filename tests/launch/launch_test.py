@@ -75,7 +75,7 @@ def test_a_jobset_has_a_slice_for_the_grid():
 
 
 def _chosen(job, index=''):
-  """The numbers of the trials that a pod of a job runs, and how many there are; exit code 2 of it is not tried again."""
+  """The numbers of the trials that a pod runs, and how many there are; its exit code 2 is not tried again."""
   *_, refused = job['podFailurePolicy']['rules']
   assert refused['action'] in ('FailIndex', 'FailJob') and refused['onExitCodes'] == {'operator': 'In', 'values': [2]}
   (container,) = job['template']['spec']['containers']
