@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.records import checkpoints, environment, files
 from experiments.records.trials import TrialFolder
-from experiments.runtime import distributed, locks, signals, storage
+from experiments.runtime import locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
@@ -66,9 +66,15 @@ def check(bert: BertSettings, field: str) -> None:
 
 
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError where this machine lacks what a pretraining asks for."""
-  check_mesh(settings)
-  check(settings.bert, 'bert')
+  """Raise SettingsError if this machine lacks what the pretraining of the settings, if they have any, asks for."""
+  if settings.has_bert:
+    check_mesh(settings)
+    check(settings.bert, 'bert')
+  try:
+    if settings.pretrained:
+      storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
+  except OSError as error:
+    require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
 
 
 def check_mesh(s: Settings) -> None:
@@ -295,7 +301,7 @@ def train(
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
       advance(step, note)
-      if is_stopping or (is_kept and distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))):
+      if is_stopping or (is_kept and clock.is_past(settings.time_budget)):
         break
   return state
 
@@ -304,14 +310,12 @@ def note_environment(settings: Settings, directory: pathlib.Path, done: int, rep
   """Record the environment that trains from step `done` on; report its differences from those before."""
   mesh, path = _mesh(settings), directory / 'environment.jsonl'
   here = environment.environment(mesh.devices.flat)
-
-  def look() -> list[str]:
-    before = files.intact_json_lines(path)
-    if done < settings.pretrain.num_steps:
-      files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
-    return environment.differing(before, here)
-
-  for difference in distributed.broadcast_from_process_0(look):
+  if not locks.may_write(path):
+    return
+  before = files.intact_json_lines(path)
+  if done < settings.pretrain.num_steps:
+    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
+  for difference in environment.differing(before, here):
     reporter.say(f'{directory.name} was pretrained in another environment: {difference}')
 
 

@@ -10,11 +10,11 @@ import jax
 from jax import Array
 import numpy as np
 
+from experiments.own import code, data
 from experiments.pipeline import downstream as downstream_lib, optimal_heads, pretraining, tuning
-from experiments.records import trials, user_data
+from experiments.records import trials
 from experiments.records.trials import Name, TrialFolder
 from experiments.runtime.progress import Reporter
-from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.methods import NONE
@@ -68,7 +68,7 @@ def distribution_of(folder: TrialFolder) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
   reference = folder.trial.settings.distribution
   if not reference:
     return drawn_distribution(folder.trial)
-  return float64.on_device(from_fields(user_data.load(folder.workdir, reference)), sharding.exact_device())
+  return float64.on_device(from_fields(data.load(folder.workdir, reference)), sharding.exact_device())
 
 
 def tasks(trial: Trial, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM) -> downstream_lib.Downstream:
@@ -77,15 +77,12 @@ def tasks(trial: Trial, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM) -> downst
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
-def run(folder: TrialFolder, reporter: Reporter) -> bool:
-  """Add the missing records of a trial to its folder, and return True if any were missing.
+def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
+  """Add the missing records of a trial to its folder.
 
   An interrupted run keeps what it had finished. Raises OutOfTime where pretraining does, and Lost where another process
   has taken the trial over.
   """
-  missing = trials.plan(folder, reporter)
-  if not missing:
-    return False
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
   with trials.session(folder, reporter), precisely():
     distribution = distribution_of(folder)
@@ -102,10 +99,9 @@ def run(folder: TrialFolder, reporter: Reporter) -> bool:
         with clock.phase('tuning'):
           outcome = tuning.tune(tuning.Problem(trial, frozen, method, numbers, downstream), reporter)
         trials.add(folder, name, method, outcome, gap)
-  return True
 
 
-def _pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
+def _pending(trial: Trial, missing: list[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
   """Each model of the settings on which records are missing, with the numbers of their tasks by method."""
   for model in trial.settings.tuned_models:
     tasks = {method: sorted(task for task, *pair in missing if pair == [model, method]) for method in trial.methods}
@@ -123,7 +119,7 @@ def _model(
   if name == 'exact':
     return model_lib.ExactModel(settings.hmm.num_tokens), distribution
   if name == 'own':
-    return own_code.own_model(settings.model, distribution, trial.keys().pretraining)
+    return code.own_model(settings.model, distribution, trial.keys().pretraining)
   return pretraining.tuned_model(settings.bert_module()), _bert(folder, name, distribution, ideals, reporter)
 
 
@@ -142,7 +138,7 @@ def _bert(
     ideals = ideals_of(trial, distribution, downstream)
   text: Distribution | np.ndarray = distribution
   if settings.corpus_file:
-    text = user_data.load(folder.workdir, settings.corpus_file)['tokens']
+    text = data.load(folder.workdir, settings.corpus_file)['tokens']
   key, directory = trial.keys().pretraining, folder.pretrained_directory
   return pretraining.pretrained_params(settings, text, ideals, key, directory, reporter)
 

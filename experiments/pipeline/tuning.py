@@ -10,13 +10,13 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
+from experiments.own import code
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
 from experiments.records.files import by_name
 from experiments.records.trials import Tuned
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
-from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
 from experiments.settings.trial import Trial
@@ -65,7 +65,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
   if method == 'own_head':
-    head = own_code.imported('own_head', settings.own_head).call(num_classes)
+    head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
     a = settings.attention
     # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.

@@ -11,7 +11,7 @@ import jax
 
 from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
-from experiments.runtime import distributed, locks, storage, timing
+from experiments.runtime import locks, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import fit_id, Trial
@@ -101,36 +101,31 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   return record
 
 
-def plan(folder: TrialFolder, reporter: Reporter) -> set[Name]:
-  """The requested names without an intact record; process 0 alone reads each record, once.
+def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
+  """The requested names without an intact record; each record is read once, in process 0.
 
   The caller holds the trial's lock and makes these records. A corrupt record or array is reported, and both are
   renamed. Records from environments that may compute other bits are reported.
   """
-
-  def look() -> list[Name]:
-    missing, intact, trial_id = list[Name](), list[Record](), folder.trial.id
-    for name, path in folder.paths().items():
-      arrays = path.with_suffix('.npz')
-      try:
-        record = _read(path, name, trial_id)
-        if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
-          raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
-        intact.append(record)
-        continue
-      except FileNotFoundError:
-        pass
-      except ValueError as error:
-        moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-        reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
-      missing.append(name)
-    made = environments.load(folder.workdir, intact).values() if missing else ()
-    for different in environments.differing(made, environments.environment(jax.devices())):
-      reporter.say(f'existing records of trial {trial_id} come from another environment: {different}')
-    return missing
-
-  # The broadcast is JSON, which makes a `Name` a list.
-  return set(itertools.starmap(Name, distributed.broadcast_from_process_0(look)))
+  missing, intact, trial_id = list[Name](), list[Record](), folder.trial.id
+  for name, path in folder.paths().items():
+    arrays = path.with_suffix('.npz')
+    try:
+      record = _read(path, name, trial_id)
+      if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
+        raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
+      intact.append(record)
+      continue
+    except FileNotFoundError:
+      pass
+    except ValueError as error:
+      moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
+      reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
+    missing.append(name)
+  made = environments.load(folder.workdir, intact).values() if missing else ()
+  for different in environments.differing(made, environments.environment(jax.devices())):
+    reporter.say(f'existing records of trial {trial_id} come from another environment: {different}')
+  return missing
 
 
 class Tuned(NamedTuple):

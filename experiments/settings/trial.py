@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 import dataclasses
 import functools
+import re
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
 
-from experiments.settings.fields import digest
+from experiments.settings.fields import digest, require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
 from hmm_jax import compilation
@@ -109,3 +110,14 @@ def trials(settings: Settings) -> list[Trial]:
     for point in points
     if number < settings.num_draws(point)
   ]
+
+
+def chosen(text: str, count: int) -> list[int]:
+  """Parse numbers below `count`, of trials, such as '0,3-5'; '' means all. Raises SettingsError."""
+  numbers = set[int]()
+  for part in text.split(',') if text else ():
+    ends = re.fullmatch(r' *([0-9]{1,9})(?:-([0-9]{1,9}))? *', part)
+    first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+    require(first <= last < count, '--trials', text, f'numbers from 0 to {count - 1}, and ranges, such as 0,3-5')
+    numbers |= set(range(first, last + 1))
+  return sorted(numbers) or list(range(count))

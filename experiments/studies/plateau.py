@@ -12,7 +12,7 @@ import scipy.special
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
 from experiments.analysis.tables import share, Table, table
-from experiments.pipeline import optimal_heads, pretraining, trial as trial_lib, tuning
+from experiments.pipeline import checks, optimal_heads, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS, NONE
 from experiments.settings.trial import Trial, trials
@@ -150,4 +150,4 @@ def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matp
   return {'plateau': draw(records, settings)}
 
 
-STUDY = Study(in_parts(_parts), _tables, _figures, pretraining.check_machine)
+STUDY = Study(in_parts(_parts), _tables, _figures, checks.check)

@@ -9,9 +9,8 @@ from kubeflow_trainer_api import models
 import pytest
 import yaml
 
-from experiments import main as main_lib
-from experiments.pipeline import sweep
-from experiments.settings.trial import trials
+from experiments.settings.config import parse
+from experiments.settings.trial import chosen, trials
 from experiments.studies import registry
 
 LAUNCH = ROOT / 'launch'
@@ -81,6 +80,6 @@ def _chosen(job, index=''):
   (container,) = job['template']['spec']['containers']
   assert container['command'] == ['python', '-m', 'experiments.main']
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
-  values, config = main_lib.parse(['main', *arguments])
+  values, config = parse(['main', *arguments], registry.SETTINGS, ['run'])
   num_trials = len(trials(registry.from_config(config)))
-  return sweep.chosen(values.trials, num_trials), num_trials
+  return chosen(values.trials, num_trials), num_trials

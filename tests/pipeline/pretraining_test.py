@@ -10,7 +10,7 @@ from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import checkpoints
+from experiments.records import checkpoints, trials
 from experiments.records.files import read_json_lines
 from experiments.records.trials import TrialFolder
 from experiments.settings.fields import SettingsError
@@ -76,7 +76,7 @@ def finished(tmp_path_factory):
   """A trial of each model at three states that has been run."""
   settings = settings_of('smoke', num_states=(3,), methods=('head',))
   folder = TrialFolder(Trial(settings, Point(3), 0), tmp_path_factory.mktemp('finished'))
-  trial_lib.run(folder, QUIET)
+  trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
   return folder
 
 
@@ -101,7 +101,8 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl'} and len(before) == 2
   tasks = dataclasses.replace(finished.trial.settings.downstream, num_test=9)
   settings = dataclasses.replace(finished.trial.settings, downstream=tasks, models=('bert',))
-  trial_lib.run(finished._replace(trial=finished.trial._replace(settings=settings)), QUIET)
+  other = finished._replace(trial=finished.trial._replace(settings=settings))
+  trial_lib.run(other, trials.plan(other, QUIET), QUIET)
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 

@@ -10,10 +10,11 @@ import pytest
 import rich.console
 from settings_cases import settings_of
 
-from experiments.pipeline import pretraining, sweep
+from experiments.pipeline import pretraining, queue, sweep
 from experiments.records import environment, files, results, status, trials
 from experiments.records.trials import Tuned
 from experiments.runtime.progress import Reporter
+from experiments.settings.trial import chosen
 
 
 @pytest.fixture
@@ -27,16 +28,13 @@ def begun(monkeypatch):
   """The trials that have begun, in order: each takes a minute, and leaves one record."""
   order = []
 
-  def run(folder, reporter):
-    if not folder.missing():
-      return False
+  def run(folder, missing, reporter):
     order.append((folder.trial.point.num_states, folder.trial.number))
     trials.add(folder, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
     files.write_json_lines(folder.timing_path, [{'trial_id': folder.trial.id}])
     reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
-    return True
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
   return order
 
 
@@ -70,7 +68,7 @@ def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
 @pytest.mark.parametrize(('text', 'numbers'), [('', [*range(6)]), ('5,0,2-3,3', [0, 2, 3, 5])])
 def test_trials_are_chosen_by_number(text, numbers):
   """Numbers and ranges, each trial once and in order; nothing is all."""
-  assert sweep.chosen(text, 6) == numbers
+  assert chosen(text, 6) == numbers
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
@@ -134,6 +132,6 @@ def test_a_workdir_of_other_settings_says_which(tmp_path):
 
 def test_a_model_that_interrupts_fails_its_trial(settings, tmp_path, monkeypatch):
   """A user's own model is called by trials."""
-  monkeypatch.setattr(sweep.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
+  monkeypatch.setattr(queue.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(sweep.TrialsFailed, match='KeyboardInterrupt'):
     _run(settings, tmp_path, 0)

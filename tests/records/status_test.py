@@ -10,8 +10,8 @@ import pytest
 from run_cases import add_record, exact_settings, lock_elsewhere, OTHER, QUIET
 
 from experiments import main as main_lib
-from experiments.pipeline import pretraining, sweep
-from experiments.records import failures, files, trials
+from experiments.pipeline import pretraining, queue, sweep
+from experiments.records import failures, files
 from experiments.runtime import distributed, exit_status, signals
 from hmm_jax import nan_guard
 
@@ -27,17 +27,14 @@ def runs(monkeypatch):
   """Trials fail by the error of their size here, and are done otherwise; those that have begun, in order."""
   errors, begun = {}, []
 
-  def run(folder, reporter):
-    if not trials.plan(folder, reporter):
-      return False
+  def run(folder, missing, reporter):
     size = folder.trial.point.num_states
     begun.append(size)
     if size in errors:
       raise errors[size]
     add_record(folder)
-    return True
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
   return errors, begun
 
 
@@ -81,7 +78,7 @@ def test_who_is_stopped_begins_no_other(grid, runs, tmp_path, monkeypatch, error
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)
   monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   with contextlib.suppress(type(error)):
-    assert sweep.fill(grid, range(3), 0.0, QUIET) == []
+    assert queue.fill(grid, range(3), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
 
 

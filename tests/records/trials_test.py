@@ -23,7 +23,7 @@ class _Said(list):
 def _planned(folder):
   """What is missing of a trial, and what was said of it."""
   said = _Said()
-  return trials.plan(folder, said), said
+  return set(trials.plan(folder, said)), said
 
 
 def _folder(workdir, **changes):

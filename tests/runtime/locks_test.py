@@ -9,7 +9,7 @@ import jax
 import pytest
 from run_cases import add_record, exact_settings, lock_elsewhere, QUIET
 
-from experiments.pipeline import pretraining, sweep
+from experiments.pipeline import pretraining, queue, sweep
 from experiments.records import failures, files, trials
 from experiments.runtime import locks
 from experiments.studies import study
@@ -86,18 +86,16 @@ def test_what_another_process_works_on_comes_last(grid, monkeypatch, ends, begun
   """It is waited for, and done here only where the other one neither finished it nor failed in it."""
   seen = []
 
-  def run(folder, reporter):
-    if folder.missing():
-      seen.append(folder.trial.point.num_states)
-      add_record(folder)
-    return False
+  def run(folder, missing, reporter):
+    seen.append(folder.trial.point.num_states)
+    add_record(folder)
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
   other = grid[1]
   failures.caught(other.directory, ValueError('of long ago'))
   path = lock_elsewhere(other.directory)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(other), path.unlink()))
-  failed = sweep.fill(grid, range(3), 0.0, QUIET)
+  failed = queue.fill(grid, range(3), 0.0, QUIET)
   assert seen == begun and [failure.sentence.split(': ')[-1] for failure in failed] == sentences
 
 
@@ -105,17 +103,14 @@ def test_a_trial_that_was_taken_over_is_waited_for(grid, monkeypatch):
   """Its process slept, and another one has it: that one's records count, and it counts as no failure."""
   begun, folder = [], grid[0]
 
-  def run(folder, reporter):
-    if not folder.missing():
-      return False
+  def run(folder, missing, reporter):
     with trials.session(folder, reporter):
       begun.append(lock_elsewhere(folder.directory))
       add_record(folder, accuracy=1.0)
-    return True
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (_record_elsewhere(folder), begun[0].unlink()))
-  assert sweep.fill(grid, [0], 0.0, QUIET) == [] and len(begun) == 1
+  assert queue.fill(grid, [0], 0.0, QUIET) == [] and len(begun) == 1
   assert folder.records()[0]['accuracy'] == 0.5
 
 

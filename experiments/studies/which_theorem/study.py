@@ -9,7 +9,7 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.pipeline import trial as trial_lib
+from experiments.pipeline import checks, trial as trial_lib
 from experiments.pipeline.downstream import Downstream
 from experiments.runtime.progress import Reporter
 from experiments.settings.trial import Trial, trials
@@ -125,4 +125,4 @@ def unexplained(features: np.ndarray, scores: np.ndarray) -> float:
   return float(np.sqrt((rest**2).sum() / (centred**2).sum()))
 
 
-STUDY = Study(in_parts(_parts), tables, figures)
+STUDY = Study(in_parts(_parts), tables, figures, checks.check_draws)
