@@ -272,13 +272,10 @@ def train(
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
   """
   p, clock, start = settings.pretrain, reporter.clock, int(state.step)
-  model = tuned_model(settings.bert_module())
 
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
-      measured = measure(settings, model, params_here(state), ideals)
-    nan_guard.check_values(f'after pretraining step {int(state.step)}:', measured)
-    metrics.append({'step': int(state.step), **loss, **measured})
+      metrics.append(metrics_at(settings, state, ideals, **loss))
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
   if not metrics:
@@ -304,6 +301,14 @@ def train(
       if is_stopping or (is_kept and clock.is_past(settings.time_budget)):
         break
   return state
+
+
+def metrics_at(settings: Settings, state: State, ideals: Ideals, **loss: float) -> dict[str, float]:
+  """The row of metrics of a state; raises Diverged if one is not finite."""
+  model, step = tuned_model(settings.bert_module()), int(state.step)
+  measured = measure(settings, model, params_here(state), ideals)
+  nan_guard.check_values(f'after pretraining step {step}:', measured)
+  return {'step': step, **loss, **measured}
 
 
 def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
