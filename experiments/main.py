@@ -34,7 +34,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.trial import chosen, trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
-from hmm_jax import nan_guard
+from hmm_jax._support import nan_guard
 
 # Errors that end a run in a sentence, without a traceback.
 _SENTENCES = (SettingsError, exit_status.RunError, Ended, storage.StorageError, nan_guard.Diverged)

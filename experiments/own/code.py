@@ -17,9 +17,9 @@ import numpy as np
 
 from experiments.settings.fields import require, users_program
 from experiments.settings.grid import Settings
-from hmm_jax import heads
-from hmm_jax.hmm import Distribution
-from hmm_jax.model import MaskedLM, token_probs
+from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.models.model import MaskedLM, token_probs
+from hmm_jax.tuning import heads
 
 
 class Function(NamedTuple):

@@ -18,16 +18,16 @@ import numpy as np
 from experiments.records import files
 from experiments.settings.fields import digest, require, SettingsError
 from experiments.settings.grid import Settings
-from hmm_jax import tasks
-from hmm_jax.arguments import check_ids
-from hmm_jax.blocks import even_size, in_blocks
-from hmm_jax.distribution_files import from_fields, load_distribution
-from hmm_jax.float64 import float64
-from hmm_jax.hmm import HMM, token_likelihoods
-from hmm_jax.inference import last_filtered
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.processes import NAMED, reachable
-from hmm_jax.sampling import token_dtype
+from hmm_jax._support.arguments import check_ids
+from hmm_jax._support.blocks import even_size, in_blocks
+from hmm_jax._support.float64 import float64
+from hmm_jax.distributions.files import from_fields, load_distribution
+from hmm_jax.distributions.hmm import HMM, token_likelihoods
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.processes import NAMED, reachable
+from hmm_jax.distributions.sampling import token_dtype
+from hmm_jax.inference.posterior import last_filtered
+from hmm_jax.tuning import tasks
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'

@@ -11,8 +11,8 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 
 def check(settings: Settings) -> None:

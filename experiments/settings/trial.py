@@ -13,7 +13,7 @@ import numpy as np
 from experiments.settings.fields import digest, require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
-from hmm_jax import compilation
+from hmm_jax._support import compilation
 
 # Increased when code changes the bits of a pretrained model, so that no earlier model is reused.
 _PRETRAINING_VERSION = 2

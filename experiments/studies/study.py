@@ -18,7 +18,7 @@ from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import digest, SettingsError
-from hmm_jax.sharding import exact_device
+from hmm_jax.models.sharding import exact_device
 
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from hmm_jax.bert import Bert
+from hmm_jax.models.bert import Bert
 
 torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
 hugging_face = pytest.importorskip('experiments.studies.hugging_face')

@@ -8,8 +8,8 @@ from oracles import attention_by_the_paper, attention_by_the_released_code
 import pytest
 import scipy.stats
 
-from hmm_jax import heads
-from hmm_jax.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
+from hmm_jax.tuning import heads
+from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

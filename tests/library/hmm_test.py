@@ -6,7 +6,7 @@ from memory_hmm_cases import dense_hmm
 import numpy as np
 import pytest
 
-from hmm_jax import hmm as hmm_lib
+from hmm_jax.distributions import hmm as hmm_lib
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

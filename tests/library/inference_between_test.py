@@ -8,9 +8,9 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
-from hmm_jax.hmm import HMM
-from hmm_jax.inference import forward_backward, probs_between
-from hmm_jax.memory_hmm import to_hmm
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import to_hmm
+from hmm_jax.inference.posterior import forward_backward, probs_between
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -11,9 +11,9 @@ import numpy as np
 from oracles import log_space_posterior, rows_of
 import pytest
 
-from hmm_jax.bert import BertModel
-from hmm_jax.model import ExactModel
-from hmm_jax.theory.problems.degradation import Noisy, NoisyModel
+from hmm_jax.models.bert import BertModel
+from hmm_jax.models.model import ExactModel
+from hmm_jax.theory.degradation import Noisy, NoisyModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -10,9 +10,9 @@ from oracles import log_space_conditional, rows_of
 import pytest
 import scipy.special
 
-from hmm_jax import bayes_gap, pretraining
-from hmm_jax.masking import corrupt, Corruption
-from hmm_jax.model import ExactModel
+from hmm_jax.models import bayes_gap, pretraining
+from hmm_jax.models.masking import corrupt, Corruption
+from hmm_jax.models.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -13,9 +13,9 @@ from experiments.pipeline import checks, sweep
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import grids
-from hmm_jax.heads import Linear
-from hmm_jax.model import ExactModel
-from hmm_jax.processes import mess3
+from hmm_jax.distributions.processes import mess3
+from hmm_jax.models.model import ExactModel
+from hmm_jax.tuning.heads import Linear
 
 SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:build')
 METHODS = dict(methods=('head', 'own_head'), own_head='mine:head')

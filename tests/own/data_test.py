@@ -17,10 +17,10 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import fit_id, Trial
 from experiments.studies import registry
-from hmm_jax import processes
-from hmm_jax.distribution_files import save_distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.distributions import processes
+from hmm_jax.distributions.files import save_distribution
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 # Two cells, of which state 2 alone reads the second; nothing begins in it.
 MEMORY = MemoryHMM(

@@ -17,8 +17,8 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.trial import Trial
-from hmm_jax.hmm import random_hmm
-from hmm_jax.sampling import sample_corpus
+from hmm_jax.distributions.hmm import random_hmm
+from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

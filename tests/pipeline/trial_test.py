@@ -15,8 +15,8 @@ from experiments.pipeline import trial as trial_lib
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
-from hmm_jax.sampling import sample_corpus
-from hmm_jax.tasks import draw_task_weights
+from hmm_jax.distributions.sampling import sample_corpus
+from hmm_jax.tuning.tasks import draw_task_weights
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -89,7 +89,8 @@ import jax
 from experiments.pipeline import downstream, trial
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
-from hmm_jax import sharding, tasks
+from hmm_jax.models import sharding
+from hmm_jax.tuning import tasks
 from settings_cases import settings_of
 
 exact = jax.devices()[1]

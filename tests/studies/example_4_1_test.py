@@ -10,7 +10,7 @@ from experiments.analysis import statistics
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import example_4_1 as experiment
-from hmm_jax import example_4_1
+from hmm_jax.distributions import example_4_1
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
