@@ -12,6 +12,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files
 from experiments.records.trials import TrialFolder
 from experiments.runtime import locks, signals, storage
@@ -22,25 +23,10 @@ from experiments.settings.groups import BertSettings, CorpusSettings, MlmSetting
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
-from hmm_jax.models import bayes_gap, bert as bert_lib, pretraining as pretraining_lib, sharding
+from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.models.pretraining import params_here, training_calls
 
-# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
-# on documents with one at each position in turn.
-Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
-# Fields of records that `measure` fills: the number of the ideal and the field of its `Gap`.
-_MEASURES = {
-  'mlm_loss': (0, 'loss'),
-  'bayes_floor': (0, 'floor'),
-  'excess_mlm_loss': (0, 'kl'),
-  'kl_at_mask': (1, 'kl'),
-  'tv_at_mask': (1, 'total_variation'),
-  'kl_over_positions': (2, 'kl'),
-  'tv_over_positions': (2, 'total_variation'),
-}
-# The same fields without a model.
-UNMEASURED = dict.fromkeys(_MEASURES)
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
 
@@ -52,12 +38,6 @@ class OutOfTime(Exception):
 
 
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
-
-
-def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
-  """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
-  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
-  return {name: getattr(gaps[which], what) for name, (which, what) in _MEASURES.items()}
 
 
 def check(bert: BertSettings, field: str) -> None:
@@ -180,7 +160,7 @@ def program(
 
 
 def pretrained_params(
-  settings: Settings, text: Text, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+  settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
   """The pretrained parameters of `directory`, trained on from its newest checkpoint where they are not finished.
 
@@ -263,7 +243,7 @@ def train(
   state: State,
   metrics: list[dict[str, float]],
   call: Callable[[State], tuple[State, Array]],
-  ideals: Ideals,
+  ideals: distance.Ideals,
   saved: checkpoints.Checkpoints,
   directory: pathlib.Path,
   reporter: Reporter,
@@ -304,10 +284,10 @@ def train(
   return state
 
 
-def metrics_at(settings: Settings, state: State, ideals: Ideals, **loss: float) -> dict[str, float]:
+def metrics_at(settings: Settings, state: State, ideals: distance.Ideals, **loss: float) -> dict[str, float]:
   """The row of metrics of a state; raises Diverged if one is not finite."""
   model, step = tuned_model(settings.bert_module()), int(state.step)
-  measured = measure(settings, model, params_here(state), ideals)
+  measured = distance.measure(settings, model, params_here(state), ideals)
   nan_guard.check_values(f'after pretraining step {step}:', measured)
   return {'step': step, **loss, **measured}
 

@@ -11,19 +11,18 @@ from jax import Array
 import numpy as np
 
 from experiments.own import code, data
-from experiments.pipeline import downstream as downstream_lib, optimal_heads, pretraining, tuning
+from experiments.pipeline import distance, downstream as downstream_lib, optimal_heads, pretraining, tuning
 from experiments.records import trials
 from experiments.records.trials import Name, TrialFolder
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
-from experiments.settings.groups import CorpusSettings
 from experiments.settings.methods import NONE
 from experiments.settings.trial import Trial
 import hmm_jax
 from hmm_jax._support import compilation, float64
 from hmm_jax.distributions.files import from_fields
-from hmm_jax.distributions.hmm import chunk_start, Distribution
-from hmm_jax.models import bayes_gap, masking, model as model_lib, sharding
+from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.models import model as model_lib, sharding
 from hmm_jax.models.model import MaskedLM
 
 _jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
@@ -89,13 +88,13 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
     distribution = distribution_of(folder)
     downstream = tasks(trial, distribution)
     with clock.phase('measuring'):
-      ideals = ideals_of(trial, distribution, downstream)
+      ideals = distance.ideals_of(trial, distribution, downstream)
     exact_probs = functools.partial(optimal_heads.exact_probs, distribution)
     for name, numbers_by_method in _pending(trial, missing):
       model, params = _model(folder, name, distribution, ideals, reporter)
       frozen = tuning.FrozenModel(name, model, params, exact_probs)
       with clock.phase('measuring'):
-        gap = pretraining.measure(settings, model, params, ideals) if model else pretraining.UNMEASURED
+        gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
       for method, numbers in numbers_by_method.items():
         with clock.phase('tuning'):
           outcome = tuning.tune(tuning.Problem(trial, frozen, method, numbers, downstream), reporter)
@@ -111,7 +110,7 @@ def _pending(trial: Trial, missing: list[Name]) -> Iterator[tuple[str, dict[str,
 
 
 def _model(
-  folder: TrialFolder, name: str, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter
+  folder: TrialFolder, name: str, distribution: Distribution, ideals: distance.Ideals, reporter: Reporter
 ) -> tuple[MaskedLM | None, Any]:
   """One of MODELS and its parameters."""
   trial, settings = folder.trial, folder.trial.settings
@@ -125,7 +124,7 @@ def _model(
 
 
 def _bert(
-  folder: TrialFolder, name: str, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter
+  folder: TrialFolder, name: str, distribution: Distribution, ideals: distance.Ideals, reporter: Reporter
 ) -> Any:
   """The parameters of one of the BERTs that a trial is tuned on."""
   trial, settings = folder.trial, folder.trial.settings
@@ -136,31 +135,9 @@ def _bert(
     trial = trial._replace(number=abs(trial.number - 1))
     folder = folder._replace(trial=trial)
     distribution, downstream = draw(trial)
-    ideals = ideals_of(trial, distribution, downstream)
+    ideals = distance.ideals_of(trial, distribution, downstream)
   text: Distribution | np.ndarray = distribution
   if settings.corpus_file:
     text = data.load(folder.workdir, settings.corpus_file)['tokens']
   key, directory = trial.keys().pretraining, folder.pretrained_directory
   return pretraining.pretrained_params(settings, text, ideals, key, directory, reporter)
-
-
-def ideals_of(trial: Trial, distribution: Distribution, downstream: downstream_lib.Downstream) -> pretraining.Ideals:
-  """The ideal model's predictions on what pretrained models are measured on."""
-  settings, measure = trial.settings, trial.settings.measure
-  test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
-  how = measure.num_chunks, settings.corpus, settings.corruption()
-  return (
-    jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *how)),
-    bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
-    bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
-  )
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3, 4), compiler_options=compilation.ONCE)
-def ideal_on_chunks(
-  key: Array, distribution: Distribution, num_chunks: int, corpus: CorpusSettings, corruption: masking.Corruption
-) -> bayes_gap.Ideal:
-  """The ideal predictions on corrupted chunks, of the distribution as seen from a chunk's start."""
-  at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
-  chunks = hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
-  return bayes_gap.ideal_under_corruption(jax.random.fold_in(key, 1), at_chunk, corruption, chunks)

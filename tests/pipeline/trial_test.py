@@ -11,7 +11,7 @@ import pytest
 from run_cases import any_tokens, pretraining_settings, QUIET
 from settings_cases import settings_of
 
-from experiments.pipeline import trial as trial_lib
+from experiments.pipeline import distance, trial as trial_lib
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -26,11 +26,11 @@ def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypat
   downstream = types.SimpleNamespace(
     inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
   )
-  monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
-  monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
-  monkeypatch.setattr(trial_lib, 'ideal_on_chunks', lambda *_: None)
+  monkeypatch.setattr(distance.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
+  monkeypatch.setattr(distance.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
+  monkeypatch.setattr(distance, 'ideal_on_chunks', lambda *_: None)
   trial = Trial(settings_of('smoke', measure__num_inputs=3), Point(4), 0)
-  _, at_mask, _ = trial_lib.ideals_of(trial, None, downstream)
+  _, at_mask, _ = distance.ideals_of(trial, None, downstream)
   assert at_mask.tolist() == [5, 6, 7]
 
 
@@ -49,7 +49,7 @@ def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypa
   """Pretrained with all that is the other's: its distribution, what it is measured on, its key and its directory."""
   one, another = (TrialFolder(Trial(settings_of('smoke'), Point(4), at), tmp_path) for at in (number, other))
   monkeypatch.setattr(trial_lib, 'draw', lambda trial: (trial, 'texts'))
-  monkeypatch.setattr(trial_lib, 'ideals_of', lambda *given: given)
+  monkeypatch.setattr(distance, 'ideals_of', lambda *given: given)
   monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given[1:5])
   trial = another.trial
   given = trial_lib._bert(one, 'other_bert', 'own', None, QUIET)
