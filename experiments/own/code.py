@@ -83,7 +83,6 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
 
 def check_model(name: str, distribution: Distribution, key: Array) -> None:
   """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts."""
-  imported('model', name)
   num_tokens = distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
   texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
@@ -113,7 +112,6 @@ def check_head(settings: Settings) -> None:
 
   The head is hashable, since programs are compiled for it.
   """
-  imported('own_head', settings.own_head)
   with users_program('own_head', settings.own_head, 'a function from the number of classes to a hashable Head'):
     head = own_head(settings)
     hash(head)

@@ -22,8 +22,7 @@ from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax._support.float64 import float64
 from hmm_jax.distributions.files import from_fields, load_distribution
-from hmm_jax.distributions.hmm import HMM, token_likelihoods
-from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.inference.posterior import last_filtered
@@ -133,7 +132,7 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
   return ids.astype(token_dtype(num_tokens))
 
 
-def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
+def _arrays(distribution: Any) -> Arrays:
   """The fields of a distribution: int32; float32 if that holds each number, as those of a draw; else float64."""
 
   def narrowest(array: np.ndarray) -> np.ndarray:
@@ -149,7 +148,7 @@ def _digest(arrays: Arrays) -> str:
   return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
 
 
-def check(settings: Settings) -> HMM | MemoryHMM:
+def check(settings: Settings) -> Distribution:
   """The process that this process has read; raise SettingsError if one of its states or a document never occurs."""
   distribution = from_fields(_arrays_read[settings.distribution])
   start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
@@ -163,7 +162,7 @@ def check(settings: Settings) -> HMM | MemoryHMM:
   return distribution
 
 
-def possible(distribution: HMM | MemoryHMM, documents: np.ndarray) -> np.ndarray:
+def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
   """True for each document [S, T] of positive probability."""
   rows = lambda block: token_likelihoods(distribution, block, block >= 0)
   size = even_size(len(documents), documents.shape[1] * distribution.joint_initial_probs.size, tasks.LABELLED_ENTRIES)

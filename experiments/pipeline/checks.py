@@ -11,8 +11,7 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
-from hmm_jax.distributions.hmm import HMM
-from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.hmm import Distribution
 
 
 def check(settings: Settings) -> None:
@@ -23,7 +22,7 @@ def check(settings: Settings) -> None:
 
 def check_draws(settings: Settings) -> None:
   """Raise SettingsError if something of the user's own does not serve, or no process of the grid carries a task."""
-  process_of: Callable[[Trial], HMM | MemoryHMM] = trial_lib.drawn_distribution
+  process_of: Callable[[Trial], Distribution] = trial_lib.drawn_distribution
   what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
   if settings.distribution:
     distribution = data.check(settings)
@@ -42,7 +41,7 @@ def check_draws(settings: Settings) -> None:
   require(has_tasks, *what, f'one where {law}, gives texts two labels; here all have one label')
 
 
-def _has_tasks(trial: Trial, distribution: HMM | MemoryHMM) -> bool:
+def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
   # As trials run, so that they find its programs.
   with contextlib.suppress(ValueError), trial_lib.precisely():
     trial_lib.tasks(trial, distribution)

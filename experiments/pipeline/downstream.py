@@ -14,6 +14,7 @@ import scipy.special
 from experiments.settings.grid import Point, Settings
 import hmm_jax
 from hmm_jax._support.blocks import in_blocks
+from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import ExactModel, representation
 from hmm_jax.tuning import tasks as tasks_lib
 
@@ -52,7 +53,7 @@ def draw(
   settings: Settings,
   point: Point,
   methods: tuple[str, ...],
-  distribution: hmm_jax.HMM | hmm_jax.MemoryHMM,
+  distribution: Distribution,
   key: Array,
   key_tasks: Array,
 ) -> Downstream:
@@ -92,9 +93,7 @@ def draw(
   )
 
 
-def _concentration(
-  settings: Settings, point: Point, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM, inputs: np.ndarray
-) -> np.ndarray:
+def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
   """How far P[H_i | X_{-i}] concentrates at each position of inputs [n, T], as `Downstream.concentration` has it."""
   represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
   joint = in_blocks(represent, inputs, settings.measure.batch_size)

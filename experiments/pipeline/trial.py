@@ -33,7 +33,7 @@ _random_memory_hmm = _jit(
 )
 
 
-def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
+def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribution:
   """The HMM or memory-augmented HMM of a trial where none is given."""
   drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
   drawn['num_permutations'] = drawn['num_permutations'] or None
@@ -45,7 +45,7 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
   return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
-def drawn_distribution(trial: Trial) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
+def drawn_distribution(trial: Trial) -> Distribution:
   """The distribution that a trial draws."""
   # Computation follows a committed key: all that is exact runs on `exact_device`.
   key = jax.device_put(trial.keys().distribution, sharding.exact_device())
@@ -57,13 +57,13 @@ def precisely() -> contextlib.AbstractContextManager[None]:
   return jax.default_matmul_precision('float32')
 
 
-def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.Downstream]:
+def draw(trial: Trial) -> tuple[Distribution, downstream_lib.Downstream]:
   """The distribution that a trial draws, and its inputs and tasks; needs no model."""
   distribution = drawn_distribution(trial)
   return distribution, tasks(trial, distribution)
 
 
-def distribution_of(folder: TrialFolder) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
+def distribution_of(folder: TrialFolder) -> Distribution:
   """The distribution of a trial: the one that its workdir has of the user, or else a draw."""
   reference = folder.trial.settings.distribution
   if not reference:
@@ -71,7 +71,7 @@ def distribution_of(folder: TrialFolder) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
   return float64.on_device(from_fields(data.load(folder.workdir, reference)), sharding.exact_device())
 
 
-def tasks(trial: Trial, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM) -> downstream_lib.Downstream:
+def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
   """The inputs and tasks of a trial; raises ValueError if every draw of mu gives all training inputs one label."""
   keys, point = trial.keys(), trial.point
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)

@@ -36,10 +36,9 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   """The figures that the settings name and the records fill."""
   records = statistics.on_fresh_texts(records)
   trained = records[[method in MAIN or METHODS[method].fit == 'schedule' for method in records['method']]]
-  drawn = {}
-  for name in settings.figures:
-    # Fits without a schedule are only for _OF_FITS, unless there are no others.
-    drawn[name] = FIGURES[name](records if name in _OF_FITS or trained.empty else trained, settings.figure)
+  # Fits without a schedule are only for _OF_FITS, unless there are no others.
+  shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
+  drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
   return {name: figure for name, figure in drawn.items() if figure}
 
 
