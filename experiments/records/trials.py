@@ -50,10 +50,6 @@ class TrialFolder(NamedTuple):
     shared = self.trial.settings.pretrained
     return (storage.located(shared) if shared else self.workdir / 'pretrained') / self.trial.pretraining_id
 
-  @property
-  def timing_path(self) -> pathlib.Path:
-    return self.directory / timing.FILE_NAME
-
   def paths(self) -> dict[Name, pathlib.Path]:
     """The file of each requested record, in order; a method has records only on models where it makes sense.
 
@@ -146,7 +142,7 @@ def session(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
     spent = timing.difference(reporter.clock.spent(), before)
     # A disk that refuses this line has refused a record before; show that error.
     with contextlib.suppress(OSError):
-      files.append_json_line(folder.timing_path, {'trial_id': folder.trial.id, **spent})
+      files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
 
 
 def add(folder: TrialFolder, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:

@@ -31,7 +31,7 @@ def begun(monkeypatch):
   def run(folder, missing, reporter):
     order.append((folder.trial.point.num_states, folder.trial.number))
     trials.add(folder, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
-    files.write_json_lines(folder.timing_path, [{'trial_id': folder.trial.id}])
+    files.write_json_lines(folder.directory / 'timing.jsonl', [{'trial_id': folder.trial.id}])
     reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
 
   monkeypatch.setattr(queue.trial_lib, 'run', run)
