@@ -26,8 +26,7 @@ class TrialsFailed(exit_status.RunError):
 
 def folders(settings: Settings, workdir: pathlib.Path) -> list[TrialFolder]:
   """The folder of every trial of a grid, in the order of `trials`."""
-  digests = code.digests(settings)
-  return [TrialFolder(trial, workdir, digests) for trial in trials(settings)]
+  return [TrialFolder(trial, workdir) for trial in trials(settings, code.digests(settings))]
 
 
 def run(

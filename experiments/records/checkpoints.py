@@ -63,7 +63,7 @@ class Checkpoints:
     """
     rejected: dict[int, str] = {}
     while True:
-      step, has_checksums, renamed = distributed.broadcast_from_process_0(lambda: self._newest_intact(rejected))
+      step, renamed = distributed.broadcast_from_process_0(lambda: self._newest_intact(rejected))
       if renamed:
         self.found += renamed
         # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
@@ -75,7 +75,7 @@ class Checkpoints:
         state, metrics = self._restored(step, like)
       except SettingsError as error:
         # A step with checksums is intact, so the settings or libraries have changed.
-        if has_checksums:
+        if (self.directory / str(step) / CHECKSUMS).exists():
           raise
         rejected[step] = str(error)
         continue
@@ -86,8 +86,8 @@ class Checkpoints:
       self.found.append('no intact checkpoint: pretraining restarts from step 0')
     return None
 
-  def _newest_intact(self, rejected: dict[int, str]) -> tuple[int | None, bool, list[str]]:
-    """The newest step without a fault, or None; True if it has checksums; and a sentence for each step renamed.
+  def _newest_intact(self, rejected: dict[int, str]) -> tuple[int | None, list[str]]:
+    """The newest step without a fault, or None, and a sentence for each step renamed.
 
     Steps with a fault, and the `rejected` ones, with their faults, are renamed.
     """
@@ -96,9 +96,9 @@ class Checkpoints:
       directory = self.directory / str(step)
       fault = rejected.get(step) or _fault(directory)
       if fault is None:
-        return step, (directory / CHECKSUMS).exists(), renamed
+        return step, renamed
       renamed.append(f'checkpoint {directory}: {fault}; renamed to {files.rename_corrupt(directory)}')
-    return None, False, renamed
+    return None, renamed
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
     """Raise SettingsError, in all processes, where one of them cannot restore it."""

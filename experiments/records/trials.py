@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 import contextlib
 import itertools
 import pathlib
-import types
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from experiments.records.results import Record
 from experiments.runtime import locks, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS
-from experiments.settings.trial import fit_id, Trial
+from experiments.settings.trial import Trial
 
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'
@@ -29,17 +28,10 @@ class Name(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-  """The files of a trial.
-
-  Attributes:
-    trial: whose files they are.
-    workdir: of the run.
-    code: digests of the user's own functions, by the field that names each.
-  """
+  """The files of a trial in the workdir of a run."""
 
   trial: Trial
   workdir: pathlib.Path
-  code: Mapping[str, str] = types.MappingProxyType({})
 
   @property
   def directory(self) -> pathlib.Path:
@@ -57,15 +49,12 @@ class TrialFolder(NamedTuple):
     """
     settings, directory = self.trial.settings, self.directory
     pairs = itertools.product(sorted(settings.tuned_models), sorted(self.trial.methods))
-    fit_ids = {pair: self.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
+    fit_ids = {pair: self.trial.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
     return {
       Name(task, model, method): directory / f'{model}-{method}-{fit_id}-task{task}.json'
       for task in range(settings.tasks_per_trial)
       for (model, method), fit_id in fit_ids.items()
     }
-
-  def fit_id(self, model: str, method: str) -> str:
-    return fit_id(self.trial.settings, method, model, self.code)
 
   def records(self) -> list[Record]:
     """The requested records that exist and parse, by task, model and method; other files are ignored."""
@@ -148,7 +137,7 @@ def session(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
 def add(folder: TrialFolder, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, trial = folder.paths(), folder.trial
-  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': folder.fit_id(model, method)}
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
   for one in outcome:
     name = Name(one.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}

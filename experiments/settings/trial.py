@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 import functools
 import re
+import types
 from typing import Any, NamedTuple
 
 import jax
@@ -37,11 +38,12 @@ def _keys(seed: int, *numbers: int) -> Keys:
 
 
 class Trial(NamedTuple):
-  """A draw at a point of the grid, by its number."""
+  """A draw at a point of the grid, by its number; `code` has the digests of the user's own functions, by field."""
 
   settings: Settings
   point: Point
   number: int
+  code: Mapping[str, str] = types.MappingProxyType({})
 
   def __str__(self) -> str:
     process = self.settings.distribution.rpartition('-')[0]
@@ -87,27 +89,25 @@ class Trial(NamedTuple):
       parts.append(self.settings.memory.label_cell)
     return digest(parts)
 
+  def fit_id(self, model: str, method: str) -> str:
+    """The id of a fit of one of METHODS: a digest of its settings, which with the id of the trial decide its records.
 
-def fit_id(settings: Settings, method: str, model: str, code: Mapping[str, str]) -> str:
-  """The id of a fit of one of METHODS: a digest of its settings, which with the id of its trial decide its records.
-
-  The user's own model and head are named by their functions and by the digests of their `code`, by field.
-  """
-  parts = [getattr(settings, name) for name in METHODS[method].settings]
-  if model == 'own':
-    parts += [settings.model, code['model']]
-  if method == 'own_head':
-    parts += [settings.own_head, code['own_head']]
-  return digest(parts)
+    The user's own model and head are named by their functions and the digests of their code.
+    """
+    parts = [getattr(self.settings, name) for name in METHODS[method].settings]
+    if model == 'own':
+      parts += [self.settings.model, self.code['model']]
+    if method == 'own_head':
+      parts += [self.settings.own_head, self.code['own_head']]
+    return digest(parts)
 
 
-def trials(settings: Settings) -> list[Trial]:
+def trials(settings: Settings, code: Mapping[str, str] = Trial._field_defaults['code']) -> list[Trial]:
   """Every trial of a grid, ordered by its number, so that all points advance together."""
-  points = settings.grid()
   return [
-    Trial(settings, point, number)
+    Trial(settings, point, number, code)
     for number in range(settings.num_trials)
-    for point in points
+    for point in settings.grid()
     if number < settings.num_draws(point)
   ]
 

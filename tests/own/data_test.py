@@ -15,7 +15,7 @@ from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
-from experiments.settings.trial import fit_id, Trial
+from experiments.settings.trial import Trial
 from experiments.studies import registry
 from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import save_distribution
@@ -68,7 +68,7 @@ def test_ids_of_draws_are_those_on_record():
   settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
   trial = Trial(settings, Point(*map(row.get, Point._fields)), row['trial'])
   assert (row['trial_id'], row['pretraining_id']) == (trial.id, trial.pretraining_id)
-  assert row['fit_id'] == fit_id(settings, row['method'], row['model'], {})
+  assert row['fit_id'] == trial.fit_id(row['model'], row['method'])
 
 
 def test_what_is_given_takes_the_place_of_draws(tmp_path):

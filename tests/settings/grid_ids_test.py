@@ -7,7 +7,7 @@ from settings_cases import settings_of
 
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
-from experiments.settings.trial import fit_id, Trial
+from experiments.settings.trial import Trial
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
 MEMORY = Point(4, 2, 2)
@@ -67,7 +67,8 @@ def test_settings_of_tuning_name_the_records_of_their_methods_alone(group, field
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
   assert _same(plain, changed, Point(4)) == NEITHER
-  before, after = ({one: fit_id(s, one, 'bert', {'own_head': ''}) for one in METHODS} for s in (plain, changed))
+  trials = (Trial(settings, Point(4), 0, {'own_head': ''}) for settings in (plain, changed))
+  before, after = ({one: trial.fit_id('bert', one) for one in METHODS} for trial in trials)
   assert {one for one in METHODS if before[one] != after[one]} == methods
 
 
