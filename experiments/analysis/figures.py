@@ -40,31 +40,30 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| by method and model; without the exact model and another BERT beside an untrained one."""
+  figure, (axes,) = panels(settings)
   if (records['model'] == 'untrained').any():
     records = records[records['model'].isin(['bert', 'untrained', 'own', 'none'])]
-  figure = _figure_3(records, settings, 'left', 'number of hidden states |H|')
-  (axes,), sizes = figure.axes, records['num_states']
-  if sizes.min() <= 10 <= sizes.max():
+  records = _paper_records(_placed(records, 'figure_3_left'), 'left')
+  _draw_methods(axes, records)
+  if settings.paper_overlay:
+    _draw_paper(axes, records, 'left')
+  if records['place'].min() <= 10 <= records['place'].max():
     # Past |X| = 10 the emission rows cannot be independent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.text(10, 1.01, '|H| = |X|', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
+  _finish(figure, records, 'number of hidden states |H|')
   return figure
 
 
 @styled
 def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
-  return _figure_3(records, settings, 'right', 'number of joint states |M||H|')
-
-
-def _figure_3(records: pd.DataFrame, settings: FigureSettings, panel: str, places: str) -> matplotlib.figure.Figure:
-  """Accuracy by method and model, beside the paper's points in a panel of its Figure 3 if the settings ask for them."""
   figure, (axes,) = panels(settings)
-  records = _paper_records(_placed(records, f'figure_3_{panel}'), panel)
+  records = _paper_records(_placed(records, 'figure_3_right'), 'right')
   _draw_methods(axes, records)
   if settings.paper_overlay:
-    _draw_paper(axes, records, panel)
-  _finish(figure, records, places)
+    _draw_paper(axes, records, 'right')
+  _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
 
