@@ -148,7 +148,7 @@ def _digest(arrays: Arrays) -> str:
   return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
 
 
-def check(settings: Settings) -> Distribution:
+def check_process(settings: Settings) -> Distribution:
   """The process that this process has read; raise SettingsError if one of its states or a document never occurs."""
   distribution = from_fields(_arrays_read[settings.distribution])
   start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0

@@ -113,7 +113,7 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   return missing
 
 
-class Tuned(NamedTuple):
+class TunedTask(NamedTuple):
   """A tuned task: its number, what was trained (numpy arrays), and the fields that its record gets."""
 
   task: int
@@ -134,7 +134,9 @@ def session(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
       files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
 
 
-def add(folder: TrialFolder, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:
+def add(
+  folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, float | None]
+) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
@@ -143,7 +145,7 @@ def add(folder: TrialFolder, model: str, method: str, outcome: list[Tuned], gap:
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
     record |= {'trial': trial.number, **name._asdict()}
     # A tuned method may have taken hours, in which the lock was lost.
-    locks.check(folder.directory)
+    locks.check_held(folder.directory)
     made = environments.keep(folder.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
     digest = files.write_arrays(paths[name].with_suffix('.npz'), one.trainable)

@@ -118,9 +118,9 @@ class Group:
       # A group has no metadata, and has checked itself.
       if field.metadata:
         self.require(field.name, _takes(field, getattr(self, field.name)), valid_values(field))
-    self.check()
+    self.check_fields()
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     """Raise SettingsError where fields do not fit each other; it names them relative to this group."""
 
   def require(self, name: str, holds: Any, valid: str) -> None:

@@ -44,7 +44,7 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
     def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
       frozen = tuning.FrozenModel(name, model, params, exact_probs)
       for method in methods:
-        for one in tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter):
+        for one in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
           of_task = {name: one.measured[name] for name in ('accuracy', 'majority_accuracy')}
           rows.append({**same, **fields, 'task': one.task, 'method': method, **of_task})
 
@@ -150,4 +150,4 @@ def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matp
   return {'plateau': draw(records, settings)}
 
 
-STUDY = Study(in_parts(_parts), _tables, _figures, checks.check)
+STUDY = Study(in_parts(_parts), _tables, _figures, checks.check_grid)
