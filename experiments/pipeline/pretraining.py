@@ -190,7 +190,7 @@ def pretrained_params(
       shapes = jax.eval_shape(init, key_params)
       like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
       state, metrics = saved.restore(like) or (init(key_params), [])
-      for sentence in saved.found:
+      for sentence in saved.sentences:
         reporter.say(sentence)
       note_environment(settings, directory, int(state.step), reporter)
       if int(state.step) < num_steps:

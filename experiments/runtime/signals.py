@@ -62,9 +62,9 @@ def all_stopping() -> list[int]:
 
 def raise_if_stopped() -> None:
   """Raise Stopped, in all processes, if one of them has received a signal; every process must call it."""
-  found = all_stopping()
-  if found and not _deferrals:
-    raise Stopped(found[0])
+  received = all_stopping()
+  if received and not _deferrals:
+    raise Stopped(received[0])
 
 
 def _answer(number: int, *_: object) -> None:

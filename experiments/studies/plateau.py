@@ -44,9 +44,9 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
     def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
       frozen = tuning.FrozenModel(name, model, params, exact_probs)
       for method in methods:
-        for one in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
-          of_task = {name: one.measured[name] for name in ('accuracy', 'majority_accuracy')}
-          rows.append({**same, **fields, 'task': one.task, 'method': method, **of_task})
+        for tuned_task in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
+          of_task = {name: tuned_task.measured[name] for name in ('accuracy', 'majority_accuracy')}
+          rows.append({**same, **fields, 'task': tuned_task.task, 'method': method, **of_task})
 
     model = pretraining.tuned_model(settings.bert_module())
     on_bert = [method for method in trial.methods if 'bert' in METHODS[method].models]
