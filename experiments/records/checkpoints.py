@@ -58,8 +58,8 @@ class Checkpoints:
     """The newest intact state and metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
 
     A step that fails its checksums is renamed. So is one that has none and cannot be restored: its process was killed
-    between the save and the checksums. `sentences` name such steps and the one used instead. Raises SettingsError, in all
-    processes, where one of them cannot restore an intact step.
+    between the save and the checksums. `sentences` name such steps and the one used instead. Raises SettingsError, in
+    all processes, if one of them cannot restore an intact step.
     """
     rejected: dict[int, str] = {}
     while True:

@@ -115,11 +115,11 @@ def _on_bert(records: pd.DataFrame) -> pd.DataFrame:
 
 def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
   """The mean accuracy of each method, and of the majority class, by their headings."""
-  found = {
+  cells = {
     METHODS[name].label: percent(select(rows, method=name), 'accuracy', _HMM) for name in rows['method'].unique()
   }
-  found['majority'] = percent(rows, 'majority_accuracy', _HMM)
-  return {heading: form.format(one) for heading, one in found.items()}
+  cells['majority'] = percent(rows, 'majority_accuracy', _HMM)
+  return {heading: form.format(interval) for heading, interval in cells.items()}
 
 
 @figures_lib.styled
