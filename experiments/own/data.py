@@ -171,14 +171,13 @@ def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
 
 def keep(settings: Settings, workdir: pathlib.Path) -> None:
   """Write what this process has read for the settings into a workdir, where trials find it."""
-  for reference in _arrays_read.keys() & settings.given.values():
+  for reference in settings.given.values():
     files.write_arrays(workdir / FOLDER / f'{reference}.npz', _arrays_read[reference])
 
 
-def copy(settings: Settings, workdir: pathlib.Path, target: pathlib.Path) -> None:
-  """Copy what one workdir has for the settings to another."""
-  for reference in settings.given.values():
-    files.write_arrays(target / FOLDER / f'{reference}.npz', load(workdir, reference))
+def read_kept(settings: Settings, workdir: pathlib.Path) -> None:
+  """Read what a workdir has for the settings."""
+  _arrays_read.update({reference: load(workdir, reference) for reference in settings.given.values()})
 
 
 def load(workdir: pathlib.Path, reference: str) -> Arrays:

@@ -78,7 +78,8 @@ def _run(folder: TrialFolder, name: str, before: dict[str, Any] | None, reporter
     if failure:
       return Failure(f'{name} failed in another process: {failure["error"]}', failure['status'])
     if missing:
-      trial_lib.run(folder, missing, reporter)
+      with trials.session(folder, reporter):
+        trial_lib.run(folder, missing, reporter)
   except pretraining.OutOfTime:
     return End.OUT_OF_TIME
   except (locks.Lost, Ended):

@@ -84,7 +84,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   has taken the trial over.
   """
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
-  with trials.session(folder, reporter), precisely():
+  with precisely():
     distribution = distribution_of(folder)
     downstream = tasks(trial, distribution)
     with clock.phase('measuring'):

@@ -39,13 +39,13 @@ def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter
     reporter: of progress and of the table.
   """
   pretraining.check_machine(settings)
+  data.read_kept(settings, workdir)
   recorded = results.load(workdir)
   trial_id = lambda record: str(record.get('trial_id'))
   ids, on_record = [trial.id for trial in trials(settings)], set(map(trial_id, recorded))
   numbers = [number for number in chosen(text, len(ids)) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    data.copy(settings, workdir, pathlib.Path(scratch))
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
