@@ -96,7 +96,7 @@ def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any
 
 
 def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
-  """The states, [H] bool, that occur where documents begin in these, [H] bool."""
+  """The states, [H] bool, that occur if documents begin in these, [H] bool."""
   latest = states
   while latest.any():
     latest = transition_matrix[latest].any(0) & ~states
@@ -105,7 +105,7 @@ def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
 
 
 def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
-  """The law pi [H] with pi = pi @ transition_matrix and sum 1; of least norm where there are several."""
+  """The law pi [H] with pi = pi @ transition_matrix and sum 1; the one of least norm if it is not unique."""
   A = float64(arguments.array('transition_matrix', transition_matrix)).T
   system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
   solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]

@@ -71,7 +71,7 @@ def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_le
 
 
 def token_dtype(num_tokens: int) -> np.dtype:
-  """The smallest unsigned type that holds the vocabulary, [MASK] and one id more."""
+  """The smallest unsigned type that holds ids 0 to V + 1."""
   return np.min_scalar_type(num_tokens + 1)
 
 

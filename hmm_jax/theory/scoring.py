@@ -71,7 +71,7 @@ def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded
 
 
 def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
-  """Class scores [n, C] of a theorem's head; `temperature` is the softmax's, which the theorems let go to 0."""
+  """Class scores [n, C] of a theorem's head. The theorems take the limit 0 of the softmax's `temperature`."""
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
   if temperature:
