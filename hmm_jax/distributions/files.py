@@ -150,8 +150,8 @@ def open_regular(path: str | pathlib.Path, max_bytes: int) -> Iterator[BinaryIO]
 def read_archive(file: BinaryIO, max_bytes: int) -> dict[str, np.ndarray]:
   """The arrays of an .npz file by their names, none of objects.
 
-  Raises ValueError, before anything is read, if the headers declare more than `max_bytes` (a small archive can expand to
-  much); or whatever numpy raises for a damaged archive.
+  Raises ValueError, before anything is read, if the headers declare more than `max_bytes` (a small archive can expand
+  to much); or whatever numpy raises for a damaged archive.
   """
   with zipfile.ZipFile(file) as archive:
     check_bytes(sum(member.file_size for member in archive.infolist()), max_bytes)

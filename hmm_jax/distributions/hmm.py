@@ -201,7 +201,7 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
-  where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
+  if the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
 
   >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
   >>> print(conditional_token_probs(hmm, jnp.array([[1.0, 1], [1, 1], [0, 1]])))  # states alternate, the last is 1

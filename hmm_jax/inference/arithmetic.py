@@ -23,7 +23,7 @@ class Arithmetic(NamedTuple):
   times: Callable[[Array, Array], Array]
   matvec: Callable[[Array, Array], Array]  # (matrix [I, J] or [I, J, B], message [J, C, B]) -> [I, C, B]
   total: Callable[[Array], Array]  # message -> its sum, [B], which is encoded too
-  over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
+  over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message if the total is zero
   log: Callable[[Array], Array]  # of what is encoded
   least_log_evidence: float  # below it a result is not certified
 

@@ -55,7 +55,7 @@ def make_train_steps(
   """Compile `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch and the state are split as in `hmm_jax.models.sharding`; the state is donated. One compilation serves every
-  corpus of one shape; in one process also where the first state is not on the mesh.
+  corpus of one shape; in one process also if the first state is not on the mesh.
   """
   train_steps = _train_steps(bert, optimizer, corruption, batch_size, steps_per_call)
   whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
@@ -183,6 +183,6 @@ def train_step(
 
 
 def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Array:
-  """Mean over selected positions of -log softmax(logits)[target], in nats; 0 where none is selected."""
+  """Mean over selected positions of -log softmax(logits)[target], in nats; 0 if none is selected."""
   losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
   return jnp.where(selected, losses, 0).sum() / jnp.maximum(selected.sum(), 1)
