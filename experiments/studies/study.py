@@ -17,7 +17,7 @@ from experiments.analysis.tables import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
-from experiments.settings.grid import digest
+from experiments.settings.fields import digest, SettingsError
 from hmm_jax.models.sharding import float64_device
 
 # In the folder of a part: its records, and the seconds that it took.
@@ -62,6 +62,16 @@ class Study(NamedTuple):
     reporter.say(f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
+
+  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+    """Show records that anybody may have written; raise SettingsError if they do not fit."""
+    try:
+      self.show(settings, workdir, reporter)
+    except SettingsError:
+      raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+      valid = f'records written by {settings.experiment}'
+      raise SettingsError(f'{workdir / results.FILE_NAME} has unknown fields ({error!r}); valid are {valid}') from error
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
