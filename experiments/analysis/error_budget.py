@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.analysis import figures, report, statistics
 from experiments.analysis.report import Points
 from experiments.analysis.statistics import Interval
-from experiments.analysis.tables import Table, table
+from experiments.analysis.table import Table, table
 from experiments.settings.grid import Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS

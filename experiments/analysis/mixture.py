@@ -13,7 +13,7 @@ import scipy.stats
 
 from experiments.analysis import report
 from experiments.analysis.statistics import select
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.table import number, Table, table
 
 # The texts of the paper: a scale of ours that is compared with each, and its tasks of a size.
 _TEXTS = {'later text': ('paper', 20), 'first text': ('paper_v1', 5)}

@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.table import number, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS
 

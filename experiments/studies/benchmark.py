@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.table import number, Table, table
 from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import trials
 from experiments.records.trials import TrialFolder

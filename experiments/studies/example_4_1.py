@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib, statistics
-from experiments.analysis.tables import Table, table
+from experiments.analysis.table import Table, table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter

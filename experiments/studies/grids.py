@@ -4,7 +4,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, mixture, report, statistics
-from experiments.analysis.tables import Table
+from experiments.analysis.table import Table
 from experiments.pipeline import checks, sweep
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS

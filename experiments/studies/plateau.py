@@ -11,7 +11,7 @@ import scipy.special
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
-from experiments.analysis.tables import share, Table, table
+from experiments.analysis.table import share, Table, table
 from experiments.pipeline import checks, optimal_heads, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS, NONE

@@ -13,7 +13,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.tables import as_text, Table
+from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter

@@ -10,7 +10,7 @@ from experiments.analysis import figures
 from experiments.studies.study import in_parts, Part, Study
 from experiments.studies.theory import impossibility, prevalence, problems, verification
 from experiments.studies.theory.settings import TheorySettings
-from experiments.studies.theory.tables import tables
+from experiments.studies.theory.summaries import tables
 
 _STYLES: dict[str, dict[str, Any]] = {
   '4.3': dict(color='#000000', marker='^', linestyle='-'),

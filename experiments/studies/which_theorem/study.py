@@ -15,8 +15,8 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.trial import Trial, trials
 from experiments.studies.study import in_parts, Part, Row, Study
 from experiments.studies.theory import prevalence
+from experiments.studies.which_theorem.kinds_of_tasks import figures, tables
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
-from experiments.studies.which_theorem.tables import figures, tables
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.tuning import tasks
 from hmm_jax.tuning.best_head import proven_certificates, relative_error

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.analysis.tables import Table, table
+from experiments.analysis.table import Table, table
 from experiments.studies.degradation.problems import Condition, UNDAMAGED
 
 # Corrected p-values below this are significant.

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import percent
-from experiments.analysis.tables import median_range, share, Table, table
+from experiments.analysis.table import median_range, share, Table, table
 from experiments.records import load
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 

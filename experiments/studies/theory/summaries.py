@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.analysis.statistics import Interval, mean_interval, percent_interval
-from experiments.analysis.tables import median_range, number, share, Table, table
+from experiments.analysis.table import median_range, number, share, Table, table
 
 Cell = Callable[[pd.Series], str]
 
