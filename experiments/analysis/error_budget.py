@@ -104,7 +104,7 @@ def at_most(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
-  """The largest loss of the way, and the p-value of its being above 0 and every other loss; NaN without a test.
+  """The largest loss of the way, and the p-value that it exceeds 0 and all other losses; NaN if untestable.
 
   The p-value is the largest of the t tests of these differences over HMMs, both with the best head found and with the
   upper bound for any head; it is 1 if the two disagree on the largest loss. Heads between these two are not checked.
@@ -205,7 +205,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
 
 @figures.styled
 def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """Accuracy of whitened heads against the ridge, on each model, and against noise on the exact G; a line a size.
+  """Accuracy of whitened heads against the ridge, on each model, and against noise on the exact G; one line per size.
 
   A model without such a head has no panel; None where none has one.
   """

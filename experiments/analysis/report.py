@@ -144,7 +144,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
 def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
-  Methods are paired by task within an HMM; one that makes sense on the exact model alone is read there. Memory and
+  Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
   vanilla text have no HMM in common, so they are compared by Welch's test.
   """
   itself = {point: point for point in statistics.by_point(records)}
@@ -188,7 +188,7 @@ def _differences(
 
 
 def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
-  """The records of a method on a model, or on its own if it makes sense on that one alone."""
+  """The records of a method on a model, or on its own model for a method that is defined only there."""
   models = METHODS[method].models
   model = model if model in models else models[0]
   return statistics.select(records, **point._asdict(), model=model, method=method)

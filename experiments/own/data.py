@@ -46,8 +46,8 @@ _arrays_read: dict[str, Arrays] = {}
 def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   """Read the process and the corpus of a grid's config, and set the fields that follow from them.
 
-  A file that is gone is looked for in the workdir, by its name. Raises SettingsError where it is nowhere or malformed,
-  and where a field that the command line has `named` contradicts it.
+  A file that is gone is looked for in the workdir, by its name. Raises SettingsError if it is nowhere or
+  malformed, and if a field that the command line has `named` contradicts it.
   """
   word, corpus = config.get('distribution'), config.get('corpus_file')
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
@@ -102,7 +102,7 @@ def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[s
 
 
 def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
-  """Read what a field names; raises SettingsError where that fails."""
+  """Read what a field names; raises SettingsError if that fails."""
   try:
     return reader(word)
   except (OSError, EOFError, MemoryError, ValueError) as error:
@@ -181,7 +181,7 @@ def read_kept(settings: Settings, workdir: pathlib.Path) -> None:
 
 
 def load(workdir: pathlib.Path, reference: str) -> Arrays:
-  """The arrays of a reference from a workdir; raises Corrupt where they are missing or failed their checksum."""
+  """The arrays of a reference from a workdir; raises Corrupt if they are missing or failed their checksum."""
   # A record, which may come from anybody, chooses no other folder.
   path = workdir / FOLDER / f'{pathlib.Path(reference).name}.npz'
   try:

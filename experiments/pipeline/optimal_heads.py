@@ -172,7 +172,7 @@ def heads_on_test(
   """The best linear head found on the exact G of the test inputs, for each of `tasks`.
 
   The search starts, among others, from heads converged on the training and on the test inputs. Where mu's score of the
-  masked state is exactly linear in G, its head competes too, on inputs whose label rounding could not turn.
+  masked state is exactly linear in G, its head competes too, on inputs whose label is certain despite rounding.
   """
   splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
   states, probs = tasks_lib.first_state_probs(distribution, inputs), exact_probs(distribution, inputs)

@@ -41,7 +41,7 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 def check_attention(bert: BertSettings, field: str) -> None:
-  """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
+  """Raise SettingsError if this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
 
@@ -59,7 +59,7 @@ def check_machine(settings: Settings) -> None:
 
 
 def check_mesh(s: Settings) -> None:
-  """Raise SettingsError where the devices do not make the mesh, or it does not divide the batch or a layer."""
+  """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
   # Where one is -1 or there are several processes, no device is left out.
@@ -78,7 +78,7 @@ def check_mesh(s: Settings) -> None:
 
 
 def check_disk(folders: Sequence[TrialFolder]) -> None:
-  """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written.
+  """Raise SettingsError if the disk lacks room for the checkpoints that are still to be written.
 
   An object store does not report its free space, so it is not checked.
   """
@@ -162,13 +162,13 @@ def program(
 def pretrained_params(
   settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
-  """The pretrained parameters of `directory`, trained on from its newest checkpoint where they are not finished.
+  """The pretrained parameters of `directory`, trained on from its newest checkpoint if they are not finished.
 
   It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
   parameters lie on the first device of this host, each array whole.
 
   Raises:
-    OutOfTime: at a checkpoint past the time budget, or where the wait is longer.
+    OutOfTime: at a checkpoint past the time budget, or if the wait is longer.
     Lost: another process took the directory over.
     Diverged: at the first loss or state that is not finite, which is never saved.
     StorageError: a checkpoint could not be saved.

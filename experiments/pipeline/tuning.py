@@ -84,7 +84,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
 def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   """Tune a method for all tasks of a job, on the device that holds the model.
 
-  Raises Diverged where a loss or a tuned number is not finite, and Stopped if the run has received a signal before.
+  Raises Diverged if a loss or a tuned number is not finite, and Stopped if the run has received a signal.
   """
   signals.raise_if_stopped()
   trial, frozen, method, tasks, downstream = job
@@ -125,8 +125,10 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   return outcome
 
 
-def _trained_in_blocks(job: Job, *how: Any) -> Iterator[optimal_heads.Fitted]:
-  """The fit of each task, trained beside the others of its block of `tasks_at_a_time`; `how` is as in `_trained`.
+def _trained_in_blocks(
+  job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter
+) -> Iterator[optimal_heads.Fitted]:
+  """The fit of each task, trained beside the others of its block of `tasks_at_a_time`.
 
   Rounding depends on the number of tasks side by side. So a block is trained whole and each task keeps its place; the
   first one that is asked for stands in for those that are not.
@@ -135,7 +137,7 @@ def _trained_in_blocks(job: Job, *how: Any) -> Iterator[optimal_heads.Fitted]:
   for block, group in itertools.groupby(job.tasks, lambda task: task - task % size):
     tasks = [*group]
     whole = [task if task in tasks else tasks[0] for task in range(block, block + size)]
-    fitted = _trained(job._replace(tasks=whole), *how)
+    fitted = _trained(job._replace(tasks=whole), tuner, features, reporter)
     yield from (fitted[task - block] for task in tasks)
 
 

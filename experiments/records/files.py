@@ -33,13 +33,13 @@ _SEAL = 'sha256'
 
 
 class Corrupt(SettingsError):
-  """A file is not what was written, as its text says."""
+  """A file failed its checksum or cannot be parsed; the message says which."""
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   """Replace the file in one step: a reader, or a kill, sees the old content or the new.
 
-  In process 0 alone; where it has lost the lock of a directory above, nothing is written any more.
+  Only process 0 writes, and nothing once it has lost the lock on a directory above.
   """
   data = content.encode() if isinstance(content, str) else content
   if not locks.may_write(path):
@@ -100,7 +100,7 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
 
 
 def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of a file that decides no number; none where it is corrupt, and renamed."""
+  """The rows of a log (timing, environments); a corrupt log is renamed and counts as empty."""
   try:
     return read_json_lines(path)
   except Corrupt:
@@ -109,7 +109,7 @@ def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of `path`, none where it does not exist. Raises Corrupt where it is corrupt."""
+  """The rows of `path`, none if it does not exist. Raises Corrupt if it is corrupt."""
   try:
     rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
     if all(isinstance(row, dict) for row in rows):
@@ -215,7 +215,7 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> str:
   """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
-  An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
+  An object store copies, then deletes. Raises Lost where another
   process has the lock that this one took.
   """
   if not locks.may_write(path):

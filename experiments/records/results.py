@@ -46,9 +46,9 @@ def _config(settings: Any) -> str:
 
 
 def config(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """The settings on record, None where there are none.
+  """The settings on record, None if there are none.
 
-  Raises Corrupt where they cannot be parsed, or a directory stands in their place, and SettingsError where they are of
+  Raises Corrupt if they cannot be parsed, or a directory stands in their place, and SettingsError if they are of
   another version.
   """
   try:
@@ -125,8 +125,7 @@ def rows(settings: Any, records: list[Record]) -> list[Record]:
 
 
 def load(workdir: pathlib.Path) -> list[Record]:
-  """The records of a workdir, none where there are none. Raises SettingsError where they are damaged, or of another
-  version."""
+  """The records of a workdir, if any. Raises SettingsError if they are damaged, or of another version."""
   records = files.read_json_lines(workdir / FILE_NAME)
   for version in (record.get(_VERSION, 0) for record in records):
     require(version == SCHEMA_VERSION, f'the schema version of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))

@@ -26,7 +26,7 @@ _taken: set[pathlib.Path] = set()
 def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
   """Hold the lock on a directory, called `what` in messages, in process 0 for all; yield True if it is held.
 
-  If another process has it, wait until `gives_up`. Raises Stopped, and StorageError where no lock can be made.
+  If another process has it, wait until `gives_up`. Raises Stopped, and StorageError if no lock can be made.
   """
   lease = _lease(directory)
 
@@ -99,7 +99,7 @@ def renewed(directory: pathlib.Path) -> float | None:
 
 
 def check_held(directory: pathlib.Path) -> None:
-  """Raise Lost, in all processes, where process 0 no longer has the lock that it took on a directory."""
+  """Raise Lost, in all processes, if process 0 no longer has the lock that it took on a directory."""
 
   def look() -> None:
     if other := lost_to(directory):
@@ -114,7 +114,7 @@ def may_write(path: pathlib.Path) -> bool:
 
 
 def lost_to(directory: pathlib.Path) -> str | None:
-  """The process that has the lock which this one took on a directory; None where this one has it, or took none."""
+  """The process that took over our lock on a directory; None if we still hold it or never did."""
   if directory not in _taken or _lease(directory).is_lock_held_by_us:
     return None
   return holder(directory) or 'a process that has ended'

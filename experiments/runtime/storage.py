@@ -14,14 +14,14 @@ from experiments.settings.fields import require, SettingsError
 
 
 class StorageError(OSError):
-  """Something could not be written, as its text says; what was written before it stands."""
+  """A write failed; files written earlier are intact."""
 
 
 def located(where: str, name: str = 'a path') -> pathlib.Path:
   """The path of a local directory, with ~ expanded, or of one in an object store, such as gs://BUCKET/DIRECTORY.
 
   The latter is an epath, which has the methods of pathlib that are used here. Raises SettingsError, which calls the
-  path `name`, where it is neither.
+  path `name`, if it is neither.
   """
   # Python decodes bytes of the command line that are no UTF-8 to unprintable characters.
   require(where.isprintable(), name, where, 'a path of printable UTF-8 characters')
@@ -40,7 +40,7 @@ def is_object(path: pathlib.Path) -> bool:
 
 
 def check_writable(directory: pathlib.Path) -> None:
-  """Raise OSError where nothing can be written there; leave nothing behind.
+  """Raise OSError if nothing can be written there; leave nothing behind.
 
   It tries the directory itself or, if there is none yet, its nearest existing parent.
   """
@@ -77,7 +77,7 @@ def not_written(path: pathlib.Path, error: Exception) -> str:
 
 
 def reason(error: BaseException) -> str:
-  """The words of the system for an error, or else its own."""
+  """`strerror` if the error has one, else its message."""
   return getattr(error, 'strerror', None) or str(error) or type(error).__name__
 
 
