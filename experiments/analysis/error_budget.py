@@ -1,4 +1,4 @@
-"""The error budget: signed steps from 100% to the accuracy that the paper's protocol reaches, from records alone.
+"""The error budget: signed steps from 100% to the accuracy that the paper's protocol reaches, only from records.
 
 A step is the difference of two methods on the same test inputs, paired by task within the HMM. An interval is over
 HMMs, of the mean over each one's tasks. A negative step means that the next method does better. The best head is fitted
@@ -184,7 +184,7 @@ def _row(records: pd.DataFrame, way: Way) -> report.Row:
 
 @figures.styled
 def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """A panel for each way and kind of text: the steps at each distribution; None where no way has all stages."""
+  """A panel for each way and kind of text: the steps at each distribution; None if no way has all stages."""
   drawn = list(_complete(records))
   if not drawn:
     return None
@@ -207,7 +207,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
 def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """Accuracy of whitened heads against the ridge, on each model, and against noise on the exact G; one line per size.
 
-  A model without such a head has no panel; None where none has one.
+  A model without such a head has no panel; None if none has one.
   """
   records = statistics.select(records, method='head_whitened')
   if records.empty:

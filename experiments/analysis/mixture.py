@@ -1,4 +1,4 @@
-"""A mixture that might explain the paper's Figure 3 (left): some of its BERTs predict token frequencies alone.
+"""A mixture that might explain the paper's Figure 3 (left): some of its BERTs predict only token frequencies.
 
 With probability f a task is read from a BERT like ours, otherwise from one on which every reader answers the commonest
 class. f is fitted to the paper's mean of the prompt; its head and its spread are then predicted.

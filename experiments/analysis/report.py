@@ -1,4 +1,4 @@
-"""The tables of a grid of trials, from records alone."""
+"""The tables of a grid of trials, only from records."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 import itertools

@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
   @property
   def p_value(self) -> float:
-    """The p-value of the two-sided test; NaN where there is no spread to test against."""
+    """The p-value of the two-sided test; NaN if there is no spread to test against."""
     if not self.standard_error > 0:
       return np.nan
     return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
@@ -133,7 +133,7 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
 def with_unit(records: pd.DataFrame) -> pd.DataFrame:
   """The records of a whole run with the field `unit`, which numbers its independent units at each distribution.
 
-  Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
+  Tasks of one trial share an HMM and a pretrained model, so if there are several trials the unit is the
   trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
   """
   return records.assign(unit=records['trial' if records['trial'].nunique() > 1 else 'task'])

@@ -29,7 +29,7 @@ class Downstream(NamedTuple):
     documents: [m, T], further documents of the same length, for measuring the model.
     concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, in the measure
       `concentration_name`; None unless 'attention' is a method.
-    concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
+    concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] if there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
     label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that labels speak of.

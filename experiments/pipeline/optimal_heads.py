@@ -23,7 +23,7 @@ _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 # The most tokens that readers without a model take into account.
 _MOST_TOKENS = 8
-# Fields that only some methods fill; null for the others, but for those of `nearest_readers`, which only these have.
+# Fields that only some methods fill; null for the others, except those of `nearest_readers`, which only these have.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
     'attention_by',
@@ -50,7 +50,7 @@ class Fitted(NamedTuple):
   Attributes:
     trainable: its arrays.
     is_right: [n], whether each input gets its label.
-    loss: mean cross-entropy on the training inputs in nats, of the last epoch where there are epochs; None if another
+    loss: mean cross-entropy on the training inputs in nats, of the last epoch if there are epochs; None if another
       objective was minimised.
     fields: of its record, the non-null ones of NO_FIELDS.
   """
@@ -221,7 +221,7 @@ def _head_of_score(
 ) -> tuple[np.ndarray, np.ndarray] | None:
   """The score that decides the label, as a head on joint states [E, C] and on tokens [V, C], in float64.
 
-  None where it is not linear in G.
+  None if it is not linear in G.
   """
   weights = np.asarray(task.task_weights, np.float64)
   if isinstance(distribution, MemoryHMM):

@@ -105,7 +105,7 @@ def state_bytes(settings: Settings) -> int:
 
 
 def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
-  """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
+  """BERT as it is tuned and measured: half precision is only for pretraining, since gradients through a prompt vanish
   in it."""
   return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
 
@@ -266,7 +266,7 @@ def train(
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
-      # For progress alone: metrics must not depend on the machine.
+      # Only for progress: metrics must not depend on the machine.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)

@@ -43,7 +43,7 @@ class Checkpoints:
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
     """Save state and metrics with their checksums; synchronous.
 
-    An interrupted save leaves the previous checkpoint in force. Raises StorageError where saving fails.
+    An interrupted save leaves the previous checkpoint in force. Raises StorageError if saving fails.
     """
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
     directory = self.directory / str(step)
@@ -101,7 +101,7 @@ class Checkpoints:
     return None, renamed
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Raise SettingsError, in all processes, where one of them cannot restore it."""
+    """Raise SettingsError, in all processes, if one of them cannot restore it."""
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
     failed: str = ''
     restored: Any = None
@@ -126,7 +126,7 @@ def _reason(error: Exception) -> str:
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   """Open the checkpoints of a directory, of which the newest are kept.
 
-  Raises SettingsError where some processes do not see what process 0 writes there.
+  Raises SettingsError if some processes do not see what process 0 writes there.
   """
   with _quiet():
     saved = Checkpoints(directory)
@@ -178,12 +178,12 @@ def _quiet() -> Iterator[None]:
 
 
 def _digests(step: pathlib.Path) -> dict[str, str]:
-  """The SHA-256 of each file of a step, but for that of the checksums themselves."""
+  """The SHA-256 of each file of a step, except that of the checksums themselves."""
   return {name: files.digest(path) for name, path in files.tree(step).items() if name != CHECKSUMS}
 
 
 def _fault(step: pathlib.Path) -> str | None:
-  """The fault in the files of a step; None if its checksums, where it has any, show none."""
+  """The fault in the files of a step; None if its checksums, if it has any, show none."""
   try:
     digests = _digests(step)
     if not (step / CHECKSUMS).exists():

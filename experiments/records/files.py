@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
+"""Files that are written whole or not at all, only by process 0, and read without trust: none is unpickled or run."""
 
 import contextlib
 import fnmatch
@@ -144,7 +144,7 @@ def opened(path: pathlib.Path, most_bytes: int) -> contextlib.AbstractContextMan
   """Open a file that anybody may have put there; raises ValueError if it has more bytes or is not a regular file."""
   if not is_object(path):
     return open_regular(path, most_bytes)
-  # pathlib's `stat` knows local files alone.
+  # pathlib's `stat` knows only local files.
   stored = epath.Path(path)
   check_bytes(stored.stat().length, most_bytes)
   return stored.open('rb')
@@ -215,7 +215,7 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> str:
   """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
-  An object store copies, then deletes. Raises Lost where another
+  An object store copies, then deletes. Raises Lost if another
   process has the lock that this one took.
   """
   if not locks.may_write(path):
@@ -227,7 +227,7 @@ def rename_corrupt(path: pathlib.Path) -> str:
 
 
 def entries(directory: pathlib.Path) -> list[pathlib.Path]:
-  """The paths in a directory by name, none where there is none."""
+  """The paths in a directory by name, none if there is none."""
   # In an object store `glob` takes the brackets of an address for a pattern.
   return sorted(directory.iterdir(), key=str) if directory.is_dir() else []
 

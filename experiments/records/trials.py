@@ -78,7 +78,7 @@ class TrialFolder(NamedTuple):
 
 
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
-  """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
+  """A record. Raises FileNotFoundError if there is none, and Corrupt if it is not what was written, or of
   another trial."""
   record = files.read_sealed(path, **{_ARRAYS: str})
   if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items():

@@ -30,7 +30,7 @@ def shipped(experiment: str) -> dict[str, Any]:
 
 
 def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any]:
-  """The flags and the config, None where none is needed; raises SettingsError for a bad command line."""
+  """The flags and the config, None if none is needed; raises SettingsError for a bad command line."""
   values = flags.FlagValues()
   # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
   values.set_gnu_getopt()
@@ -59,7 +59,7 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
   """The config of PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
 
-  Raises SettingsError where there is no such file or name, or the file fails.
+  Raises SettingsError if there is no such file or name, or the file fails.
   """
   name, *scale = os.path.expanduser(config).split(':', 1)
   is_file = os.path.isfile(name)

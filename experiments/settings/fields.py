@@ -121,7 +121,7 @@ class Group:
     self.check_fields()
 
   def check_fields(self) -> None:
-    """Raise SettingsError where fields do not fit each other; it names them relative to this group."""
+    """Raise SettingsError if fields do not fit each other; it names them relative to this group."""
 
   def require(self, name: str, holds: Any, valid: str) -> None:
     """`require` of the field of this dotted name."""

@@ -210,7 +210,7 @@ class TuneSettings(AdamWSettings):
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
   def check_for(self, name: str, num_train: int) -> None:
-    """Raise SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
+    """Raise SettingsError if `num_train` inputs make no batch, or fewer steps than the warm-up has."""
     valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
     # An incomplete last batch of an epoch is dropped.

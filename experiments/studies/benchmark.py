@@ -123,7 +123,7 @@ def smoothing(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> li
 
 
 def _smoother(posterior: Callable[[HMM, Array], Any], hmm: HMM, rows: Array) -> Call:
-  """Compiled for smoothed rows alone: XLA leaves out the rest of a posterior."""
+  """Compiled only for smoothed rows: XLA leaves out the rest of a posterior."""
   return functools.partial(jax.jit(lambda hmm, rows: posterior(hmm, rows).smoothed_probs), hmm, rows)
 
 

@@ -66,13 +66,13 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
 
 
 def unigram_gap(ideal: bayes_gap.Ideal) -> float:
-  """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts token frequencies alone."""
+  """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts only token frequencies."""
   probs = np.asarray(ideal.token_probs, np.float64)[:, 0]
   return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
 
 
 def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
-  """All tables, from records alone."""
+  """All tables, only from records."""
   steps, without = _on_bert(records), records[records['step'].isna()]
   last = steps[steps['step'] == steps['step'].max()]
   hmm = lambda rows: dict(zip(('|H|', 'HMM'), map(str, rows[_HMM].iloc[0])))

@@ -40,7 +40,7 @@ class Study(NamedTuple):
       the numbers of trials, too, and returns a sentence that says what is left.
     tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
-    check: (settings) -> raises SettingsError where this machine cannot run it.
+    check: (settings) -> raises SettingsError if this machine cannot run it.
   """
 
   run: Callable[..., str | None]
@@ -116,7 +116,7 @@ def _read_or_made(
 
 
 def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
-  """The content of a part's file; None where there is none, or it was corrupt and is renamed."""
+  """The content of a part's file; None if there is none, or it was corrupt and is renamed."""
   try:
     return files.read_sealed(path, records=list)
   except FileNotFoundError:
@@ -127,7 +127,7 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
 
 
 def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
-  """Run a part and write its file; raise Lost where another process has its lock by then."""
+  """Run a part and write its file; raise Lost if another process has its lock by then."""
   begun, name = time.monotonic(), path.parent.name
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()

@@ -73,7 +73,7 @@ def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
   own = statistics.select(records, kind='task')
   kl = own.groupby(CONDITION)['kl'].transform('mean')
   percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
-  # The KL of the exact model to itself is 0 but for float32.
+  # The KL of the exact model to itself is 0 up to float32 rounding.
   words = {'perturbation': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
   return own[[*CONDITION, 'hmm']].assign(**words, majority=100 * own['majority_accuracy']).join(percent)
 
@@ -140,7 +140,7 @@ def _minus_reference(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tested(title: str, differences: pd.DataFrame) -> tuple[str, pd.DataFrame]:
-  """The mean differences with their intervals, * where they are significant; and the title, which says when."""
+  """The mean differences with their intervals, * if they are significant; and the title, which says when."""
   # One column; methods that a theorem does not have are dropped and make no test.
   values = differences.rename_axis(columns='pair').stack().dropna()
   tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.mean_interval)

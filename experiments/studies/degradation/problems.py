@@ -148,7 +148,7 @@ def _versions(
 def about_other_states(s: DegradationSettings, problem: DamagedProblem, key: Array) -> DamagedProblem:
   """The control of a mass on H*: the same HMM and inputs, with mu on as many states outside H* as H* has.
 
-  Raises SettingsError where no draw of mu is balanced.
+  Raises SettingsError if no draw of mu is balanced.
   """
   rng, others = generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
   for _ in range(s.max_draws):

@@ -111,7 +111,7 @@ def _examined(settings: TheorySettings, names: Record, problem: StateProblem, ke
 
 
 def _scored(sampled: SampledProblem, right: dict[str, np.ndarray]) -> Record:
-  """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
+  """The accuracy of each method on a fresh text and on one that training has not seen; None if there is none."""
   probs, labels, row = sampled.texts.probs, sampled.texts.labels, Record()
   is_unseen = ~np.isin(np.arange(len(probs)), sampled.sample)
   for scored_on, weights in (('fresh', probs), ('unseen', np.where(is_unseen, probs, 0))):

@@ -1,4 +1,4 @@
-"""Shares of the paper's own draws on which its assumptions hold, by size: chains alone, and with a memory.
+"""Shares of the paper's own draws on which its assumptions hold, by size: of plain chains, and with a memory.
 
 A transition matrix that mixes H permutations has exact zeros, so that assumptions on supports are decided exactly. The
 draws are in float64: in float32 the weight of a permutation may underflow to another zero.

@@ -124,7 +124,7 @@ def _with_task(
   rng: np.random.Generator,
   tied: bool,
 ) -> PredictedProblem | None:
-  """The problem with a task that is balanced on these sequences, None where it has none."""
+  """The problem with a task that is balanced on these sequences, None if it has none."""
   # A part of the sequences shows most HMMs without a balanced task.
   for step in sorted({1, max(len(tokens) // BLOCK_SIZE, 1)}, reverse=True):
     predictions = predicted(problem, program, tokens[::step], padded)
@@ -215,7 +215,7 @@ def majority(labels: np.ndarray) -> float:
 
 
 def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray) -> np.ndarray | None:
-  """Move one weight of the first class so that it ties with the last; None where one thing is certain."""
+  """Move one weight of the first class so that it ties with the last; None if one thing is certain."""
   held = [value for value in recovered if posterior[value]]
   if len(held) < 2:
     return None

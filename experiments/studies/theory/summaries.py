@@ -10,7 +10,7 @@ from experiments.analysis.table import median_range, number, share, Table, table
 
 Cell = Callable[[pd.Series], str]
 
-# Cell texts of field values, where they differ.
+# Cell texts of field values, if they differ.
 _WORDS = {
   'paper': "paper's draw",
   'certified': 'none (certified)',
@@ -39,7 +39,7 @@ class _Kind(NamedTuple):
   """A kind of records and their table, a row for each group of them.
 
   Attributes:
-    field: present in its records alone.
+    field: present only in its records.
     title: with fields of the first record between braces.
     num_texts: leading columns of words.
     by: the fields that name a group, by heading.
@@ -101,7 +101,7 @@ def _per_text(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of(statistic: str, form: str) -> Cell:
-  """An aggregate of the values by pandas, in a format; '' where none is known."""
+  """An aggregate of the values by pandas, in a format; '' if none is known."""
   return lambda values: number(values.agg(statistic), form)
 
 

@@ -1,4 +1,4 @@
-"""The tables and the figure of the facts about Figure 3 (left), from records alone."""
+"""The tables and the figure of the facts about Figure 3 (left), only from records."""
 
 from collections.abc import Sequence
 import pathlib

@@ -98,7 +98,7 @@ def separable(
   Args:
     features: the exact G [n, V] in float64, each entry off by at most the share `error`.
     labels: [n] ints below `num_classes`.
-    is_right: [n], inputs whose label the head of a linear score is known to give; none where there is no such head.
+    is_right: [n], inputs whose label the head of a linear score is known to give; none if there is no such head.
     num_classes: C.
     error: relative error of `features`.
     tolerance: margins up to this count as none.
