@@ -215,8 +215,7 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> str:
   """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
-  An object store copies, then deletes. Raises Lost if another
-  process has the lock that this one took.
+  An object store copies, then deletes. Raises Lost if another process has the lock that this one took.
   """
   if not locks.may_write(path):
     raise locks.Lost(f'{path} was not renamed: another process took over the lock')
