@@ -4,9 +4,12 @@ from hmm_cases import float32_hmm
 import jax
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
+import pytest
 import scipy.stats
 
 import hmm_jax as hj
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 HIDDEN = float32_hmm(0, 3, 4)
 MEMORY = float32(dense_hmm(np.random.default_rng(1), 2))

@@ -56,8 +56,7 @@ def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
     kind.attend(head, features)
 
 
-@pytest.mark.parametrize('prompt_length', [0, P])
-@pytest.mark.parametrize('temperature', [0.0, 0.2, 3.0])
+@pytest.mark.parametrize(('temperature', 'prompt_length'), [(0.0, P), (0.2, P), (3.0, 0)])
 def test_weights_and_scores_are_the_papers(temperature, prompt_length, rng):
   """They are (4.1) and (4.2), with the rows of a prompt before the tokens."""
   head, kind = random_head(rng, prompt_length), Attention(C, KEY_SIZE, VALUE_SIZE, temperature)

@@ -10,6 +10,8 @@ from hmm_jax import hmm as hmm_lib
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
+KEY = jax.random.key(0)
+
 
 @pytest.mark.parametrize('hmm', [SPARSE, dense_hmm(np.random.default_rng(0), 2)], ids=['states', 'a memory'])
 def test_validate_names_the_field_that_is_wrong(hmm):
@@ -30,18 +32,20 @@ def test_the_papers_draw():
 
   H permutations leave (1 - 1/H)^H of the entries 0, and weights that underflow more.
   """
-  drawn = [hmm_lib.random_hmm(jax.random.key(seed), 8, 10).validate() for seed in range(40)]
-  transitions = np.stack([hmm.transition_matrix for hmm in drawn])
-  np.testing.assert_allclose(transitions.sum(1), 1, atol=1e-5)
-  assert (1 - 1 / 8) ** 8 - 0.02 < (transitions == 0).mean() < 0.42
-  assert all(hmm.initial_probs.all() for hmm in drawn)
+  draw = jax.jit(jax.vmap(lambda key: hmm_lib.random_hmm(key, 8, 10)))
+  drawn = jax.tree.map(np.asarray, draw(jax.random.split(KEY, 40)))
+  for hmm in zip(*drawn):
+    hmm_lib.HMM(*hmm).validate()
+  np.testing.assert_allclose(drawn.transition_matrix.sum(1), 1, atol=1e-5)
+  assert (1 - 1 / 8) ** 8 - 0.02 < (drawn.transition_matrix == 0).mean() < 0.42
+  assert drawn.initial_probs.all()
 
 
 def test_temperature_divides_the_logits():
   """Of one key, temperature times log probabilities are the same logits, spread over at most 1, other for each row."""
-  logits = []
+  logits, draw = [], jax.jit(lambda t: hmm_lib.random_hmm(KEY, 6, 6, initial_temperature=t, emission_temperature=t))
   for t in (0.5, 2.0):
-    hmm = hmm_lib.random_hmm(jax.random.key(0), 6, 6, initial_temperature=t, emission_temperature=t)
+    hmm = draw(t)
     logits.append(t * np.diff(np.log(np.vstack([hmm.initial_probs, hmm.emission_matrix]))))
   np.testing.assert_allclose(*logits, atol=1e-5)
   assert np.abs(logits[0]).max() <= 1 and len(np.unique(logits[0].round(4), axis=0)) == 7

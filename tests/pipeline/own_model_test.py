@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 
 from conftest import dirichlet_hmm
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from run_cases import exact_settings, QUIET
@@ -13,7 +14,7 @@ from experiments.records import load
 from experiments.settings import own_code
 from experiments.settings.fields import SettingsError
 from hmm_jax.heads import Linear
-from hmm_jax.model import ExactModel
+from hmm_jax.model import at_positions, ExactModel
 from hmm_jax.processes import mess3
 
 SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:build')
@@ -41,18 +42,26 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, mo
   assert {'head\nown model', 'own head\nexact G'} <= set(shown)
 
 
-class Scores(ExactModel):
+class Uniform(ExactModel):
+  """Predicts all tokens alike."""
+
+  def predict(self, params, embeddings, positions=None):
+    return at_positions(jnp.full((*embeddings.shape[:-1], self.num_tokens), 1 / self.num_tokens), positions)
+
+
+class Scores(Uniform):
   """Predicts what is no probability."""
 
   def predict(self, params, embeddings, positions=None):
     return super().predict(params, embeddings, positions) - 1
 
 
-class FirstText(ExactModel):
-  """Predicts the first text for all."""
+class FirstText(Uniform):
+  """Predicts by the first text for all."""
 
   def predict(self, params, embeddings, positions=None):
-    return super().predict(params, embeddings[:1] + 0 * embeddings, positions)
+    signs = np.resize([1, -1], self.num_tokens)
+    return super().predict(params, embeddings, positions) * (1 + embeddings[0, :, 0].mean() * signs)
 
 
 def _exits(*_):
@@ -66,7 +75,7 @@ def _interrupts(*_):
 @pytest.mark.parametrize(
   ('call', 'valid'),
   [
-    (lambda *_: (ExactModel(12), dirichlet_hmm(np.random.default_rng(0), 3, 12)), r'\(10, 1, 10\), not \(10, 1, 12\)'),
+    (lambda *_: (Uniform(12), dirichlet_hmm(np.random.default_rng(0), 3, 12)), r'\(10, 1, 10\), not \(10, 1, 12\)'),
     (lambda hmm, _: (Scores(10), hmm), r'are probabilities, not \[-'),
     (lambda hmm, _: (FirstText(10), hmm), 'other texts'),
     (_exits, 'which raised SystemExit'),
