@@ -76,11 +76,12 @@ def test_argmax_averages_over_ties_but_for_rounding():
 
 def test_init_has_the_papers_shapes_and_pytorchs_spreads():
   """Shapes follow P, T and the sizes; matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
-  head = Attention(C, key_size=80, value_size=90, temperature=1.0).init(jax.random.key(0), 70, 40, 11)
+  init = lambda kind: jax.jit(lambda key: kind.init(key, 70, 40, 11))(jax.random.key(0))
+  head = init(Attention(C, key_size=80, value_size=90, temperature=1.0))
   shapes = (80,), (80, 70), (51, 80), (90, 70), (71, 90), (40, 90), (90, C)
   assert jax.tree.map(jnp.shape, head) == AttentionHead(*shapes)
   assert not head.positions.any()
-  linear = Linear(200).init(jax.random.key(0), 70, 40, 11)
+  linear = init(Linear(200))
   for fan_in, draws in (
     (70, head.key_weights),
     (70, head.value_weights),

@@ -2,6 +2,7 @@
 
 from inference_cases import SPARSE
 import jax
+import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm
 import numpy as np
 import pytest
@@ -11,6 +12,14 @@ from hmm_jax import hmm as hmm_lib
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 KEY = jax.random.key(0)
+
+
+@jax.jit
+@jax.vmap
+def draws(key, initial_temperature, emission_temperature):
+  """HMMs of 8 states, one for each key."""
+  temperatures = dict(initial_temperature=initial_temperature, emission_temperature=emission_temperature)
+  return hmm_lib.random_hmm(key, 8, 10, **temperatures)
 
 
 @pytest.mark.parametrize('hmm', [SPARSE, dense_hmm(np.random.default_rng(0), 2)], ids=['states', 'a memory'])
@@ -32,8 +41,7 @@ def test_the_papers_draw():
 
   H permutations leave (1 - 1/H)^H of the entries 0, and weights that underflow more.
   """
-  draw = jax.jit(jax.vmap(lambda key: hmm_lib.random_hmm(key, 8, 10)))
-  drawn = jax.tree.map(np.asarray, draw(jax.random.split(KEY, 40)))
+  drawn = jax.tree.map(np.asarray, draws(jax.random.split(KEY, 40), np.full(40, 10.0), np.full(40, 0.01)))
   for hmm in zip(*drawn):
     hmm_lib.HMM(*hmm).validate()
   np.testing.assert_allclose(drawn.transition_matrix.sum(1), 1, atol=1e-5)
@@ -43,9 +51,9 @@ def test_the_papers_draw():
 
 def test_temperature_divides_the_logits():
   """Of one key, temperature times log probabilities are the same logits, spread over at most 1, other for each row."""
-  logits, draw = [], jax.jit(lambda t: hmm_lib.random_hmm(KEY, 6, 6, initial_temperature=t, emission_temperature=t))
-  for t in (0.5, 2.0):
-    hmm = draw(t)
-    logits.append(t * np.diff(np.log(np.vstack([hmm.initial_probs, hmm.emission_matrix]))))
+  temperatures = np.resize([0.5, 2.0], 40)
+  drawn, logits = draws(jnp.repeat(KEY, 40), temperatures, temperatures), []
+  for t, initial, emission in zip(temperatures[:2], drawn.initial_probs, drawn.emission_matrix):
+    logits.append(t * np.diff(np.log(np.vstack([initial, emission[:, :8]]))))
   np.testing.assert_allclose(*logits, atol=1e-5)
-  assert np.abs(logits[0]).max() <= 1 and len(np.unique(logits[0].round(4), axis=0)) == 7
+  assert np.abs(logits[0]).max() <= 1 and len(np.unique(logits[0].round(4), axis=0)) == 9

@@ -113,7 +113,7 @@ def test_inference_equals_dynamax_and_hmmlearn():
 
 
 def test_batches_blocks_and_companions():
-  """A sequence has the same results by vmap and in a batch that is cut into blocks, the last overlapping.
+  """A sequence has its own results in a batch that is cut into blocks, the last overlapping.
 
   Some companions are impossible: no result depends on them.
   """
@@ -126,7 +126,6 @@ def test_batches_blocks_and_companions():
   together = forward_backward(chain, rows.reshape(2, 550, 4, 3))
   assert [x.shape for x in together] == 4 * [(2, 550, 4, 3)] + [(2, 550)]
   assert_posteriors_close(jax.tree.map(lambda x: x.reshape(1100, *x.shape[2:]), together), expected, 1e-7)
-  assert_posteriors_close(jax.vmap(forward_backward, (None, 0))(chain, rows), expected, 1e-7)
 
 
 def test_exact_code_is_compiled_and_its_products_ask_for_full_precision():

@@ -146,6 +146,7 @@ def test_where_3_1_holds_both_constructions_are_right(tmp_path):
     assert enumerated['sequences'] == enumerated['in_region'] == 3 + 9 + 27 + 81
 
 
+@pytest.mark.slow
 def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   """A dependence, the sets of Assumption 3.5, and a proof that every linear head is wrong somewhere."""
   problem = _loaded(tmp_path, IMITATED)
@@ -165,6 +166,7 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   assert program['length'] == 4 and program['sequences'] == np.count_nonzero(np.abs(scores) > 1e-12)
 
 
+@pytest.mark.slow
 def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
   """Where mu weighs states that speak alike alike, the linear program finds a head that is right on all."""
   records = _report(_loaded(tmp_path, {**IMITATED, 'task_weights': [1, -1, 1, -1, 0]}))

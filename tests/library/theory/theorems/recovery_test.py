@@ -22,10 +22,8 @@ from hmm_jax.theory.theorems.assumptions import AssumptionError, Thresholds
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-@pytest.mark.parametrize(
-  ('theorem', 'problem'),
-  [('3.6', contradictory_states()), pytest.param('4.6', contradictory_memory(), marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(('theorem', 'problem'), [('3.6', contradictory_states()), ('4.6', contradictory_memory())])
 def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
   """On the exact model a tuner's scores have the argmax of the exact ones, and are 0 where those are.
 
