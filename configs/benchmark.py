@@ -1,9 +1,9 @@
 """Is ours as fast as other libraries? Smoothing, sampling and pretraining beside every installed peer, by turns.
 
-Claim, on two CPU cores: none takes less time than ours. docs/internals/speed.md has the ratios.
+Claim, on two CPU cores and on an H100: none takes less time than ours. docs/internals/speed.md has the ratios.
 
 Command: python -m experiments.main --config=benchmark[:small|gpu|smoke] (the extra bench names the peers)
-Cost: a few minutes. Nobody has run `:gpu` on a GPU.
+Cost: a few minutes; `:gpu` without its trial 72 seconds on an H100 (docs/results/benchmark_gpu).
 
 The work is that of prompt_vs_head at the same scale, whose settings these are, but with AdamW, which every library has.
 `:gpu` has the paper's step, and a whole trial's time: the first of the smallest |H|, with compilation and tuning.

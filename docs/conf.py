@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from hmm_jax.hmm import HMM
+from hmm_jax.distributions.hmm import HMM
 
 project = html_title = 'hmm-jax'
 html_theme = 'furo'

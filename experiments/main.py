@@ -36,7 +36,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
-from hmm_jax import nan_guard
+from hmm_jax._support import nan_guard
 
 # The flag of XLA by which a GPU gives the same bits each time; on a CPU it changes nothing.
 _DETERMINISTIC = '--xla_gpu_exclude_nondeterministic_ops=true'

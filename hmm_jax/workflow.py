@@ -1,7 +1,9 @@
 """From a distribution to a tuned prompt: `pretrain` a BERT on its text, `draw_task`, `tune` a head and a prompt.
 
 ```python
-hmm = hj.processes.mess3()
+from hmm_jax.distributions.processes import mess3
+
+hmm = mess3()
 model, params = hj.pretrain(hmm, key, steps=600, report=print)
 task = hj.draw_task(hmm, key)
 tuned = hj.tune(model, params, hmm, task, prompt_length=10)
@@ -23,14 +25,17 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import arguments, bayes_gap, defaults, optimizer, pretraining, sharding, tasks, tuning
-from hmm_jax.bert import Bert, BertModel
-from hmm_jax.heads import check_head, Head, Linear
-from hmm_jax.hmm import Distribution
-from hmm_jax.masking import Corruption
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.model import MaskedLM
-from hmm_jax.sampling import sample_chunks
+from hmm_jax import defaults
+from hmm_jax._support import arguments
+from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.sampling import sample_chunks
+from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
+from hmm_jax.models.bert import Bert, BertModel
+from hmm_jax.models.masking import Corruption
+from hmm_jax.models.model import MaskedLM
+from hmm_jax.tuning import tasks, tuner as tuner_lib
+from hmm_jax.tuning.heads import check_head, Head, Linear
 
 # Called with the steps so far and measurements by name: a progress line, or a logger of your own.
 Report = Callable[[int, dict[str, float]], None]
@@ -196,7 +201,7 @@ class Tuned:
 
   trainable: dict[str, Any] = dataclasses.field(repr=False)
   accuracy: float
-  tuner: tuning.Tuner = dataclasses.field(repr=False)
+  tuner: tuner_lib.Tuner = dataclasses.field(repr=False)
   params: Any = dataclasses.field(repr=False)
 
   @property
@@ -221,9 +226,9 @@ class Tuned:
       raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
     with jax.default_matmul_precision('float32'):
       inputs = np.asarray(tasks.mask_first(tokens, num_tokens))
-      features = tuning.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
+      features = tuner_lib.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
       rest, frozen = self.tuner.after_features(self.params)
-      return np.asarray(tuning.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
+      return np.asarray(tuner_lib.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
 
 
 def _check_params(model: MaskedLM, params: Any) -> None:
@@ -246,7 +251,7 @@ def tune(
   *,
   prompt_length: int = defaults.PROMPT_LENGTH,
   head: Head | None = None,
-  schedule: tuning.Schedule | None = None,
+  schedule: tuner_lib.Schedule | None = None,
   report: Report | None = None,
 ) -> Tuned:
   """Tune a head, with a prompt before the text, on a frozen model, by the paper's schedule unless given another.
@@ -276,17 +281,17 @@ def tune(
   arguments.check_size('prompt_length', prompt_length, 0)
   _check_params(model, params)
   inputs, labels = task.examples(hmm)
-  schedule = schedule or tuning.Schedule(**defaults.SCHEDULE)
-  prompt = tuning.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
+  schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
+  prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
   head = head or Linear(len(task.task_weights))
   check_head(head, len(task.task_weights), model.num_tokens, task.length)
-  tuner = tuning.Tuner(model, head, prompt)
+  tuner = tuner_lib.Tuner(model, head, prompt)
   _, key_tuning = jax.random.split(task.key)
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
-    data = params, tuning.frozen_features(tuner, params, shown, **_AT_A_TIME), taught, np.zeros(1, np.int32)
-    for state, losses in tuning.fit(jax.random.split(key_tuning), tuner, schedule, *data, 'tuning', ['the task']):
+    data = params, tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME), taught, np.zeros(1, np.int32)
+    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, *data, 'tuning', ['the task']):
       if report and losses is not None:
         report(int(state.step), {'train_loss': float(losses[0])})
   tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)

@@ -18,10 +18,10 @@ import numpy as np
 import psutil
 import pytest
 
-from hmm_jax.hmm import HMM
-from hmm_jax.inference import Posterior
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.inference.posterior import Posterior
+from hmm_jax.theory.problem import MemoryProblem, StateProblem
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / 'docs'

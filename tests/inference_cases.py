@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax.hmm import HMM
+from hmm_jax.distributions import hmm as hmm_lib
+from hmm_jax.distributions.hmm import HMM
 
 
 def assert_posteriors_close(actual, expected, atol, loglik_rtol=None):

@@ -28,8 +28,8 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
-from hmm_jax.distribution_files import save_distribution
-from hmm_jax.sampling import sample_corpus
+from hmm_jax.distributions.files import save_distribution
+from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 MASK = -1
 # Which cell each of three states reads, by the number of cells; with three cells it is no sorted order.

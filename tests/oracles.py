@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from hmm_jax.inference import Posterior
+from hmm_jax.inference.posterior import Posterior
 
 
 def float64(tree):

@@ -1,6 +1,6 @@
 """Posteriors and predictions in exact rational arithmetic, for checks that share no recursion with the library.
 
-The recursions are those of `hmm_jax.inference` on `fractions.Fraction`, slow and without any rounding;
+The recursions are those of `hmm_jax.inference.posterior` on `fractions.Fraction`, slow and without any rounding;
 `path_weights` is a sum over hidden paths. A float is a rational number, so a drawn HMM has exact posteriors too; its
 rows are divided by their exact sums.
 """
@@ -10,9 +10,9 @@ import itertools
 
 import numpy as np
 
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.algebra import exact
+from hmm_jax._support.rational.algebra import exact
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 
 def exact_hmm(distribution: HMM | MemoryHMM) -> HMM:

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.theorems.assumptions import Thresholds
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.theory.assumptions import Thresholds
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 CYCLE = np.roll(np.eye(3), 1, axis=1)

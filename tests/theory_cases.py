@@ -7,11 +7,11 @@ import numpy as np
 import rationals
 
 from experiments.studies.theory.problems import THEOREMS
-from hmm_jax.theory.exact.problem import StateProblem
-from hmm_jax.theory.problems import families
-from hmm_jax.theory.problems.families import Sizes
-from hmm_jax.theory.theorems.assumptions import Thresholds
-from hmm_jax.theory.theorems.theorems import Limits
+from hmm_jax.theory import families
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.problem import StateProblem
+from hmm_jax.theory.theorems import Limits
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 LIMITS = Limits(EXACT, tolerance=1e-9, max_nodes=10_000)

@@ -9,17 +9,18 @@ import numpy as np
 
 from experiments.pipeline.tuning import followed
 from experiments.runtime.progress import Reporter
-from hmm_jax import compilation, tuning
-from hmm_jax.heads import Linear, LinearHead
-from hmm_jax.hmm import HMM
-from hmm_jax.model import MaskedLM
+from hmm_jax._support import compilation
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.models.model import MaskedLM
+from hmm_jax.tuning import tuner as tuner_lib
+from hmm_jax.tuning.heads import Linear, LinearHead
 
 # Functions of `tuning` over a leading axis of problems; arguments with axis None are shared.
-_features = jax.jit(jax.vmap(tuning.Tuner.features, (None, 0, 0)), static_argnums=0)
-_scores = jax.jit(jax.vmap(tuning.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
-_epoch = jax.jit(jax.vmap(tuning.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
+_features = jax.jit(jax.vmap(tuner_lib.Tuner.features, (None, 0, 0)), static_argnums=0)
+_scores = jax.jit(jax.vmap(tuner_lib.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
+_epoch = jax.jit(jax.vmap(tuner_lib.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
 _init = jax.jit(
-  jax.vmap(tuning.init_tuning, (0, None, None, 0, 0, None)), static_argnums=(1, 2), compiler_options=compilation.ONCE
+  jax.vmap(tuner_lib.init_tuning, (0, None, None, 0, 0, None)), static_argnums=(1, 2), compiler_options=compilation.ONCE
 )
 
 
@@ -28,10 +29,10 @@ def float32(hmm: HMM) -> HMM:
   return jax.tree.map(jnp.float32, hmm)
 
 
-def tuners(model: MaskedLM, settings: Any) -> dict[str, tuning.Tuner]:
+def tuners(model: MaskedLM, settings: Any) -> dict[str, tuner_lib.Tuner]:
   """The tuners of a head and of a prompt with its head, for binary labels."""
-  prompt = tuning.Prompt(settings.prompt_length, settings.prompt_scale)
-  return {'head': tuning.Tuner(model, Linear(2)), 'prompt': tuning.Tuner(model, Linear(2), prompt)}
+  prompt = tuner_lib.Prompt(settings.prompt_length, settings.prompt_scale)
+  return {'head': tuner_lib.Tuner(model, Linear(2)), 'prompt': tuner_lib.Tuner(model, Linear(2), prompt)}
 
 
 def stacked(trees: list[Any]) -> Any:
@@ -39,14 +40,14 @@ def stacked(trees: list[Any]) -> Any:
   return jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(trees))
 
 
-def features(tuner: tuning.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
+def features(tuner: tuner_lib.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
   """The tuner's features [problems, n, ...] of inputs [problems, n, T], where each problem has a model of its own."""
   return np.asarray(_features(tuner, frozen, inputs)) if tuner.trains_head_alone else inputs
 
 
 def train(
-  tuner: tuning.Tuner,
-  schedule: tuning.Schedule,
+  tuner: tuner_lib.Tuner,
+  schedule: tuner_lib.Schedule,
   frozen: Any,
   features: np.ndarray,
   labels: np.ndarray,
@@ -70,7 +71,7 @@ def train(
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
   members = [f'problem {problem}' for problem in range(len(labels))]
   data = frozen, features, labels[:, None], np.zeros(1, np.int32)
-  states = tuning.fit((keys, orders), tuner, schedule, *data, name, members, (_init, _epoch))
+  states = tuner_lib.fit((keys, orders), tuner, schedule, *data, name, members, (_init, _epoch))
   epochs = followed(states, schedule.num_epochs, name, reporter)
   fresh, _ = next(epochs)
   # Copied before it is donated to the first epoch.
@@ -79,13 +80,13 @@ def train(
   return start, jax.device_get(state.trainable)
 
 
-def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
+def scores(tuner: tuner_lib.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
   """Class scores [problems, n, C] by trainables as `train` yields them."""
   tuner, frozen = tuner.after_features(frozen)
   return np.asarray(_scores(tuner, trainables, frozen, features))[:, 0]
 
 
-def prompted(tuner: tuning.Tuner, prompts: np.ndarray, frozen: Any, inputs: np.ndarray) -> np.ndarray:
+def prompted(tuner: tuner_lib.Tuner, prompts: np.ndarray, frozen: Any, inputs: np.ndarray) -> np.ndarray:
   """Token probabilities [problems, n, V] at the [MASK] of inputs [problems, n, T] after prompts [problems, P, E]."""
   assert tuner.model is not None
   count, num_tokens = len(prompts), tuner.model.num_tokens

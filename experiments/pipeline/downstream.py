@@ -13,9 +13,9 @@ import scipy.special
 
 from experiments.settings.grid import Point, Settings
 import hmm_jax
-from hmm_jax import tasks as tasks_lib
-from hmm_jax.blocks import in_blocks
-from hmm_jax.model import ExactModel, representation
+from hmm_jax._support.blocks import in_blocks
+from hmm_jax.models.model import ExactModel, representation
+from hmm_jax.tuning import tasks as tasks_lib
 
 
 class Downstream(NamedTuple):

@@ -10,12 +10,11 @@ import scipy.special
 
 from experiments.pipeline.downstream import Downstream
 from experiments.settings.grid import Settings
-from hmm_jax import converged, tasks as tasks_lib, token_readers
-from hmm_jax.heads import LinearHead
-from hmm_jax.hmm import Distribution, HMM
-from hmm_jax.memory_hmm import MemoryHMM, to_hmm
-from hmm_jax.theory.limits import best_head, separability
-from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
+from hmm_jax.distributions.hmm import Distribution, HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
+from hmm_jax.tuning import best_head, optimum, separability, tasks as tasks_lib, token_readers
+from hmm_jax.tuning.heads import LinearHead
+from hmm_jax.tuning.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
 # Ridges of whitened heads: the exact model takes the least, another the best on validation.
@@ -85,7 +84,7 @@ def whitened_head(
 
   Exact features take the least ridge; others that of the best validation accuracy, the largest if several tie.
   """
-  train, fit = splits['train'], converged.whitened_head
+  train, fit = splits['train'], optimum.whitened_head
   heads = {
     ridge: _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits)
     for ridge in reversed(_RIDGES)
@@ -158,7 +157,7 @@ def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
   return float((sizes[0] / sizes[1]).max())
 
 
-def _fitted(found: converged.Converged, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+def _fitted(found: optimum.Converged, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
   train, scores = splits['train'], features.astype(np.float64) @ found.head.weights + found.head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())
@@ -238,7 +237,7 @@ def _converged(
   labels: np.ndarray,
   ridge: float,
   where: slice,
-  fit: Callable[..., converged.Converged] = converged.converged_head,
-) -> converged.Converged:
+  fit: Callable[..., optimum.Converged] = optimum.converged_head,
+) -> optimum.Converged:
   how = dataclasses.asdict(settings.converged) | {'ridge': ridge}
   return fit(features[where], labels[where], num_classes=settings.downstream.num_classes, **how)

@@ -19,11 +19,12 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings
-from hmm_jax import bayes_gap, bert as bert_lib, compilation, nan_guard, pretraining as pretraining_lib, sharding
-from hmm_jax.hmm import Distribution
-from hmm_jax.model import MaskedLM
-from hmm_jax.pretraining import params_here, training_calls
-from hmm_jax.sampling import in_chunks, sample_chunks
+from hmm_jax._support import compilation, nan_guard
+from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.distributions.sampling import in_chunks, sample_chunks
+from hmm_jax.models import bayes_gap, bert as bert_lib, pretraining as pretraining_lib, sharding
+from hmm_jax.models.model import MaskedLM
+from hmm_jax.models.pretraining import params_here, training_calls
 
 # Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
 # on documents with one at each position in turn.

@@ -15,14 +15,14 @@ from experiments.settings import own_code
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 import hmm_jax
-from hmm_jax import tasks
-from hmm_jax.blocks import even_size, in_blocks
-from hmm_jax.distribution_files import from_fields
-from hmm_jax.float64 import float64
-from hmm_jax.hmm import HMM
-from hmm_jax.inference import last_filtered
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.processes import reachable
+from hmm_jax._support.blocks import even_size, in_blocks
+from hmm_jax._support.float64 import float64
+from hmm_jax.distributions.files import from_fields
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.processes import reachable
+from hmm_jax.inference.posterior import last_filtered
+from hmm_jax.tuning import tasks
 
 
 def check(settings: Settings, given: Given) -> None:

@@ -18,10 +18,11 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.methods import NONE
 import hmm_jax
-from hmm_jax import bayes_gap, compilation, float64, masking, model as model_lib, sharding
-from hmm_jax.distribution_files import from_fields
-from hmm_jax.hmm import chunk_start, Distribution
-from hmm_jax.model import MaskedLM
+from hmm_jax._support import compilation, float64
+from hmm_jax.distributions.files import from_fields
+from hmm_jax.distributions.hmm import chunk_start, Distribution
+from hmm_jax.models import bayes_gap, masking, model as model_lib, sharding
+from hmm_jax.models.model import MaskedLM
 
 _jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
 _random_hmm = _jit(hmm_jax.random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))

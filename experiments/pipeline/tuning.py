@@ -18,8 +18,9 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
-from hmm_jax import heads, nan_guard, tasks as tasks_lib, tuning
-from hmm_jax.model import MaskedLM
+from hmm_jax._support import nan_guard
+from hmm_jax.models.model import MaskedLM
+from hmm_jax.tuning import heads, tasks as tasks_lib, tuner as tuner_lib
 
 _PROFILE_BINS = 10
 # Smaller gaps between class scores count as near ties.
@@ -58,7 +59,7 @@ class Problem(NamedTuple):
     return f'{self.method} on {self.frozen.name}'
 
 
-def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
+def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuner_lib.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
@@ -74,8 +75,8 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
-  return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
+    prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
+  return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
@@ -96,7 +97,7 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
     if is_exact and not chosen.has_schedule:
       features = frozen.exact_probs(inputs)
     else:
-      features = tuning.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
+      features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
       found = [optimal_heads.converged_head(settings, features, y, splits) for y in downstream.labels(tasks)]
     elif fit == 'whitened':
@@ -133,7 +134,7 @@ def _trained_in_blocks(problem: Problem, *how: Any) -> Iterator[optimal_heads.Fi
     yield from (fitted[task - block] for task in tasks)
 
 
-def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
+def _trained(problem: Problem, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
   """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
 
   Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the one of the method
@@ -147,16 +148,16 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   labels = np.tile(downstream.labels(tasks), (num_starts, 1))
   members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
   data = frozen.params, _at(features, train), labels[:, train], numbers
-  states = tuning.fit(jax.random.split(trial.keys().tuning), tuner, schedule, *data, str(problem), members)
+  states = tuner_lib.fit(jax.random.split(trial.keys().tuning), tuner, schedule, *data, str(problem), members)
   *_, (state, losses) = followed(states, schedule.num_epochs, str(problem), reporter)
   tuner, params = tuner.after_features(frozen.params)
-  predicted = np.asarray(tuning.predictions(tuner, state.trainable, params, features, **how))
+  predicted = np.asarray(tuner_lib.predictions(tuner, state.trainable, params, features, **how))
   is_right = predicted == labels
   weights = behind = None
   if METHODS[method].refits:
-    behind = tuning.inputs_of_heads(tuner, state.trainable, params, features, **how)
+    behind = tuner_lib.inputs_of_heads(tuner, state.trainable, params, features, **how)
   if method == 'attention':
-    weights = np.asarray(tuning.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
+    weights = np.asarray(tuner_lib.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
   accuracies = is_right[:, splits['validation']].mean(1).reshape(num_starts, -1)
   found = []
@@ -200,9 +201,9 @@ def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str,
 
 
 def followed(
-  states: Iterator[tuple[tuning.TuneState, Array | None]], count: int, name: str, reporter: Reporter
-) -> Iterator[tuple[tuning.TuneState, Any]]:
-  """The states of `tuning.fit`, with progress; raises Stopped between two epochs if the run has received a signal."""
+  states: Iterator[tuple[tuner_lib.TuneState, Array | None]], count: int, name: str, reporter: Reporter
+) -> Iterator[tuple[tuner_lib.TuneState, Any]]:
+  """The states of `fit`, with progress; raises Stopped between two epochs if the run has received a signal."""
   with reporter.track(name, count) as advance:
     for done, (state, losses) in enumerate(states):
       if losses is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
 from experiments.settings.fields import SettingsError
-from hmm_jax.distribution_files import check_bytes, open_regular, read_archive
+from hmm_jax.distributions.files import check_bytes, open_regular, read_archive
 
 # Most bytes of JSON to read: its objects take several times as many.
 MOST_JSON = 2**28

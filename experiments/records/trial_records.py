@@ -20,7 +20,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
-from hmm_jax import compilation
+from hmm_jax._support import compilation
 
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'

@@ -18,12 +18,12 @@ import numpy as np
 from experiments.records import files, trial_records
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import digest
-from hmm_jax.arguments import check_ids
-from hmm_jax.distribution_files import from_fields, load_distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.processes import NAMED
-from hmm_jax.sampling import token_dtype
+from hmm_jax._support.arguments import check_ids
+from hmm_jax.distributions.files import from_fields, load_distribution
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.processes import NAMED
+from hmm_jax.distributions.sampling import token_dtype
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
 from experiments.settings.methods import METHODS, MODELS, NONE
-from hmm_jax.bert import Bert
-from hmm_jax.masking import Corruption
-from hmm_jax.tuning import Schedule
+from hmm_jax.models.bert import Bert
+from hmm_jax.models.masking import Corruption
+from hmm_jax.tuning.tuner import Schedule
 
 # Increased when code changes the bits of a pretrained model, so that no earlier model is reused.
 _PRETRAINING_VERSION = 2

@@ -9,11 +9,11 @@ import optax
 
 from experiments.settings.fields import Group, require, setting
 from experiments.settings.methods import METHODS
-from hmm_jax import optimizer as optimizer_lib
-from hmm_jax.bert import Bert
-from hmm_jax.masking import Corruption
-from hmm_jax.memory_hmm import MAX_CONFIGURATIONS
-from hmm_jax.tuning import Schedule
+from hmm_jax.distributions.memory_hmm import MAX_CONFIGURATIONS
+from hmm_jax.models import optimizer as optimizer_lib
+from hmm_jax.models.bert import Bert
+from hmm_jax.models.masking import Corruption
+from hmm_jax.tuning.tuner import Schedule
 
 # A smaller one is lost in float64 beside features of order 1.
 _LEAST_RIDGE = 1e-15

@@ -16,9 +16,9 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.fields import require, users_program
-from hmm_jax import heads
-from hmm_jax.hmm import Distribution
-from hmm_jax.model import MaskedLM, token_probs
+from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.models.model import MaskedLM, token_probs
+from hmm_jax.tuning import heads
 
 # The fields of settings that name a function.
 FIELDS = ('model', 'own_head')

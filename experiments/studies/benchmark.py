@@ -24,9 +24,9 @@ from experiments.settings.grid import Point, Settings
 from experiments.studies.settings import BenchmarkSettings
 from experiments.studies.study import in_parts, Part, Row, Study
 import hmm_jax
-from hmm_jax import sharding
-from hmm_jax.hmm import HMM
-from hmm_jax.pretraining import training_calls
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.models import sharding
+from hmm_jax.models.pretraining import training_calls
 
 OURS = 'ours'
 _LIBRARIES = ('jax', 'dynamax', 'hmmlearn', 'torch', 'transformers')

@@ -19,8 +19,8 @@ from experiments.settings.groups import FigureSettings
 from experiments.studies.settings import ExampleSettings
 from experiments.studies.study import Study
 import hmm_jax
-from hmm_jax import example_4_1
-from hmm_jax.memory_hmm import cell_probs
+from hmm_jax.distributions import example_4_1
+from hmm_jax.distributions.memory_hmm import cell_probs
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
 _SHOWN: dict[Any, str] = {0: 'sentence', 1: 'sampled_document'}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import transformers
 
-from hmm_jax.bert import Bert
+from hmm_jax.models.bert import Bert
 
 # All tokens are of one type here, whose embedding is zero.
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'

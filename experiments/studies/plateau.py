@@ -20,7 +20,7 @@ from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS, NONE
 from experiments.studies.settings import PlateauSettings
 from experiments.studies.study import in_parts, Part, Row, Study
-from hmm_jax import bayes_gap
+from hmm_jax.models import bayes_gap
 
 # A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
 LEFT = 0.5

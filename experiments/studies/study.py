@@ -18,7 +18,7 @@ from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
-from hmm_jax.sharding import exact_device
+from hmm_jax.models.sharding import exact_device
 
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
@@ -67,34 +67,39 @@ class Study(NamedTuple):
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
   """Make the `run` of a study of parts, `settings -> its parts by name`.
 
-  It runs the missing parts, records each as it ends, and writes the records of all. It waits for a part that another
-  process works on; a corrupt one is renamed and made again.
+  It runs the missing parts, records each as it ends, and writes the records of all. Several processes may share a
+  workdir: each takes the parts that no other works on, then waits for the rest. A corrupt part is renamed and made
+  again.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     results.begin(workdir, settings)
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
-    found = {}
-    for index, (name, part) in enumerate(parts(settings).items()):
-      # JAX swallows what a handler raises inside its own callbacks.
-      signals.check()
-      make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
-      found[name] = _read_or_made(folder / name, make, workdir, reporter)
+    made: dict[str, Row | None] = dict.fromkeys(parts(settings))
+    for waits in (False, True):
+      for index, (name, part) in enumerate(parts(settings).items()):
+        # JAX swallows what a handler raises inside its own callbacks.
+        signals.check()
+        make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
+        made[name] = made[name] or _read_or_made(folder / name, make, waits, workdir, reporter)
     with locks.held(workdir, 'the merge of records', reporter):
-      results.write(workdir, settings, [row for made in found.values() for row in made['records']])
+      results.write(workdir, settings, [row for content in made.values() if content for row in content['records']])
 
   return run
 
 
 def _read_or_made(
-  folder: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter
-) -> Row:
-  """The records of a part and its seconds, from its file or made by this process under its lock."""
+  folder: pathlib.Path, make: Callable[[], list[Row]], waits: bool, workdir: pathlib.Path, reporter: Reporter
+) -> Row | None:
+  """The records of a part and its seconds, from its file or made by this process under its lock.
+
+  None if another process has the lock, unless this one `waits` for it.
+  """
   path = folder / _FILE_NAME
   while True:
     try:
-      with locks.held(folder, f'part {folder.name}', reporter):
-        return _kept(path, reporter) or _made(path, make, workdir, reporter)
+      with locks.held(folder, f'part {folder.name}', reporter, lambda: not waits) as is_held:
+        return (_kept(path, reporter) or _made(path, make, workdir, reporter)) if is_held else None
     except locks.Lost as lost:
       # The process that has the lock now writes the file.
       reporter.say(str(lost))

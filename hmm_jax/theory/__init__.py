@@ -1,10 +1,9 @@
 """The theorems of Wei, Xie and Ma (2021) as programs: assumptions, constructions, and proofs of impossibility.
 
-The main names; docs/findings/theory.md describes the packages.
+The main names; docs/findings/theory.md describes the modules.
 """
 
-from hmm_jax.theory.limits.separability import exact_certificate, linear_separation
-from hmm_jax.theory.theorems.assumptions import (
+from hmm_jax.theory.assumptions import (
   AssumptionError,
   Finding,
   non_degeneracy,
@@ -15,7 +14,7 @@ from hmm_jax.theory.theorems.assumptions import (
   stationarity,
   Thresholds,
 )
-from hmm_jax.theory.theorems.recovery import (
+from hmm_jax.theory.recovery import (
   mass_weights,
   recoverable_positions,
   theorem_3_3,
@@ -23,3 +22,4 @@ from hmm_jax.theory.theorems.recovery import (
   theorem_4_3,
   theorem_4_6,
 )
+from hmm_jax.tuning.separability import exact_certificate, linear_separation

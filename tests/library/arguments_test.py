@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse
 
 import hmm_jax as hj
-from hmm_jax import tuning
+from hmm_jax.tuning import tuner as tuner_lib
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -30,8 +30,8 @@ WRONG_ID = np.int32([[0, 3, 2, 1], [1, 4, 2, 2]])
 
 def _epoch(labels):
   """An epoch of two tasks on five inputs, whose labels are looked at first."""
-  state = tuning.TuneState(np.zeros((2, 1)), (), np.int32(0))
-  tuning.tune_epoch(state, jax.random.key(0), None, None, (), np.zeros((5, 4)), labels)
+  state = tuner_lib.TuneState(np.zeros((2, 1)), (), np.int32(0))
+  tuner_lib.tune_epoch(state, jax.random.key(0), None, None, (), np.zeros((5, 4)), labels)
 
 
 def _prompted(model, params, width):
@@ -78,7 +78,6 @@ def test_what_is_wrong_is_refused(sentence, call):
 
 SQUARES = np.array([[0.5, 0.5], [0.25, 0.75]])
 CONTAINERS = {
-  'lists': SQUARES.tolist(),
   'a list of rows': [jnp.asarray(row) for row in SQUARES],
   'a table': pd.DataFrame(SQUARES),
   'fractions': [[Fraction(1, 2), Decimal('0.5')], [Fraction(1, 4), Fraction(3, 4)]],

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from hmm_jax.bert import Bert
+from hmm_jax.models.bert import Bert
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures('without_optimisation')]
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from hmm_jax.bert import Bert, BertModel
-from hmm_jax.model import token_probs
+from hmm_jax.models.bert import Bert, BertModel
+from hmm_jax.models.model import token_probs
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -12,8 +12,8 @@ from memory_hmm_cases import dense_hmm
 import numpy as np
 import pytest
 
-from hmm_jax import distribution_files, processes
-from hmm_jax.distribution_files import load_distribution, save_distribution
+from hmm_jax.distributions import files, processes
+from hmm_jax.distributions.files import load_distribution, save_distribution
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((DOCS / 'schemas' / 'distribution.json').read_text()))
 MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_index=np.int32([0, 1, 0]))
@@ -71,7 +71,7 @@ def _json(**changes):
 )
 def test_what_is_wrong_is_refused(tmp_path, monkeypatch, suffix, content, reason):
   """In one sentence, with the key or with the path; files of more bytes than the limit are not read."""
-  monkeypatch.setattr(distribution_files, 'MAX_BYTES', 300_000)
+  monkeypatch.setattr(files, 'MAX_BYTES', 300_000)
   path = tmp_path / f'mine{suffix}'
   path.write_bytes(content)
   with pytest.raises(ValueError, match=f'^({re.escape(repr(str(path)))} )?{reason}.*; valid'):

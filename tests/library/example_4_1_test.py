@@ -5,10 +5,10 @@ import numpy as np
 from oracles import cells_of, log_space_posterior
 import pytest
 
-from hmm_jax import example_4_1
-from hmm_jax.hmm import token_likelihoods
-from hmm_jax.theory.theorems import assumptions
-from hmm_jax.viterbi import most_likely_states
+from hmm_jax.distributions import example_4_1
+from hmm_jax.distributions.hmm import token_likelihoods
+from hmm_jax.inference.viterbi import most_likely_states
+from hmm_jax.theory import assumptions
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -8,8 +8,8 @@ from oracles import attention_by_the_paper, attention_by_the_released_code
 import pytest
 import scipy.stats
 
-from hmm_jax import heads
-from hmm_jax.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
+from hmm_jax.tuning import heads
+from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -76,18 +76,13 @@ def test_argmax_averages_over_ties_but_for_rounding():
 
 def test_init_has_the_papers_shapes_and_pytorchs_spreads():
   """Shapes follow P, T and the sizes; matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
-  init = lambda kind: jax.jit(lambda key: kind.init(key, 70, 40, 11))(jax.random.key(0))
-  head = init(Attention(C, key_size=80, value_size=90, temperature=1.0))
+  head = Attention(C, key_size=80, value_size=90, temperature=1.0).init(jax.random.key(0), 70, 40, 11)
   shapes = (80,), (80, 70), (51, 80), (90, 70), (71, 90), (40, 90), (90, C)
   assert jax.tree.map(jnp.shape, head) == AttentionHead(*shapes)
   assert not head.positions.any()
-  linear = init(Linear(200))
-  for fan_in, draws in (
-    (70, head.key_weights),
-    (70, head.value_weights),
-    (70, linear.weights),
-  ):
-    assert scipy.stats.kstest(np.ravel(draws) * fan_in**0.5, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-4
+  linear = Linear(200).init(jax.random.key(0), 70, 40, 11)
+  for draws in (head.key_weights, head.value_weights, linear.weights):
+    assert scipy.stats.kstest(np.ravel(draws) * 70**0.5, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-4
   for draws in (head.token_embeddings, head.prompt_embeddings):
     assert scipy.stats.kstest(np.ravel(draws), 'norm').pvalue > 1e-4
 

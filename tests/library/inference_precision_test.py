@@ -7,9 +7,9 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
-from hmm_jax import sampling
-from hmm_jax.hmm import HMM
-from hmm_jax.inference import forward_backward
+from hmm_jax.distributions import sampling
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.inference.posterior import forward_backward
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
-from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib
-from hmm_jax.inference import forward_backward
-from hmm_jax.viterbi import most_likely_states
+from hmm_jax.distributions import hmm as hmm_lib, interop, memory_hmm as memory_lib
+from hmm_jax.inference.posterior import forward_backward
+from hmm_jax.inference.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 # Half a unit in the last place of a float32 below 1: the arithmetic is float64, and only the result is rounded.
@@ -98,17 +98,17 @@ def test_inference_equals_dynamax_and_hmmlearn():
 
   def of_dynamax(hmm):
     model = CategoricalHMM(5, emission_dim=1, num_classes=7)
-    parameters, _ = model.initialize(**hmm_lib.to_dynamax(hmm))
-    return model.smoother(parameters, tokens[:, None]), hmm_lib.from_dynamax(parameters)
+    parameters, _ = model.initialize(**interop.to_dynamax(hmm))
+    return model.smoother(parameters, tokens[:, None]), interop.from_dynamax(parameters)
 
   theirs, hmm_again = in_float64(of_dynamax, hmm)
   for field in ('filtered_probs', 'predicted_probs', 'smoothed_probs', 'marginal_loglik'):
     np.testing.assert_allclose(getattr(ours, field), getattr(theirs, field), rtol=1e-12, atol=1e-12, err_msg=field)
-  model, attributes = hmmlearn.hmm.CategoricalHMM(n_components=5, n_features=7), hmm_lib.to_hmmlearn(hmm)
+  model, attributes = hmmlearn.hmm.CategoricalHMM(n_components=5, n_features=7), interop.to_hmmlearn(hmm)
   vars(model).update(attributes)
   np.testing.assert_allclose(ours.smoothed_probs, model.predict_proba(tokens[:, None]), atol=1e-12)
   np.testing.assert_array_equal(model.predict(tokens[:, None]), states)
-  for mine, *others in zip(hmm, hmm_again, hmm_lib.from_hmmlearn(model)):
+  for mine, *others in zip(hmm, hmm_again, interop.from_hmmlearn(model)):
     np.testing.assert_allclose(others, [mine, mine], atol=1e-6)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hmm_jax.masking import channel, corrupt, Corruption, num_slots
+from hmm_jax.models.masking import channel, corrupt, Corruption, num_slots
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

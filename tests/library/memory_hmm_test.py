@@ -7,8 +7,8 @@ import numpy as np
 from oracles import cells_of, log_space_posterior
 import pytest
 
-from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib
-from hmm_jax.memory_hmm import MemoryPosterior
+from hmm_jax.distributions import hmm as hmm_lib, memory_hmm as memory_lib
+from hmm_jax.distributions.memory_hmm import MemoryPosterior
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -11,9 +11,9 @@ import numpy as np
 from oracles import log_space_posterior, rows_of
 import pytest
 
-from hmm_jax.bert import BertModel
-from hmm_jax.model import ExactModel
-from hmm_jax.theory.problems.degradation import Noisy, NoisyModel
+from hmm_jax.models.bert import BertModel
+from hmm_jax.models.model import ExactModel
+from hmm_jax.theory.degradation import Noisy, NoisyModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -22,7 +22,6 @@ MASK = V
 EXACT = ExactModel(V)
 HIDDEN = float32_hmm(0, H, V)
 MODELS = {
-  'exact': (EXACT, HIDDEN),
   'noisy': (NoisyModel(V, reach=1), Noisy(HIDDEN, jnp.float32(0.3), jnp.uint32(1), jnp.float32(0.4))),
   'bert': (BertModel(SMALLEST), random_params(SMALLEST, 1)),
 }
@@ -60,33 +59,24 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others():
   np.testing.assert_allclose(predicted, states @ emissions, atol=1e-5)
 
 
-ONE, OF_EACH = np.int32([2]), np.int32([[[1, 0]], [[2, 2]]])
-
-
 def test_what_is_read_is_what_all_positions_give_there():
   """Predictions and representations of BERT at `positions` are those of all positions, taken there."""
   model, params = MODELS['bert']
-  embeddings = embed(model, params, TOKENS)
-  for some, everywhere in zip(outputs(model, params, embeddings, OF_EACH), outputs(model, params, embeddings)):
-    expected = np.take_along_axis(np.asarray(everywhere), OF_EACH[..., None], axis=-2)
+  embeddings, positions = embed(model, params, TOKENS), np.int32([[[1, 0]], [[2, 2]]])
+  for some, everywhere in zip(outputs(model, params, embeddings, positions), outputs(model, params, embeddings)):
+    expected = np.take_along_axis(np.asarray(everywhere), positions[..., None], axis=-2)
     np.testing.assert_allclose(some, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-  ('name', 'positions'),
-  [
-    ('bert', ONE),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (('bert', None), ('exact', ONE), ('noisy', ONE))),
-  ],
-)
-def test_a_prompt_is_rows_before_the_text(name, positions):
+@pytest.mark.parametrize('name', ['bert', pytest.param('noisy', marks=pytest.mark.slow)])
+def test_a_prompt_is_rows_before_the_text(name):
   """What `predict_prompted` says of each prompt and each text is what `predict` says of the two as one."""
   model, params = MODELS[name]
   size = 2, model.embedding_size(params)
   prompts = np.random.default_rng(4).uniform(0.1, 1, (3, *size)).astype(np.float32)
   texts = TOKENS[:, 0]
-  probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, positions))(prompts)
+  probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, np.array([2])))(prompts)
   embeddings = np.asarray(embed(model, params, texts))
   whole = np.array([[np.concatenate([prompt, text]) for text in embeddings] for prompt in prompts])
-  expected, _ = outputs(model, params, whole, positions)
+  expected, _ = outputs(model, params, whole, np.array([2]))
   np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-5)

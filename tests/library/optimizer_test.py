@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from hmm_jax.optimizer import adamw, learning_rates, muon
+from hmm_jax.models.optimizer import adamw, learning_rates, muon
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

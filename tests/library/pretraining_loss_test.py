@@ -11,9 +11,9 @@ from oracles import log_space_conditional, rows_of
 import pytest
 import scipy.special
 
-from hmm_jax import bayes_gap, pretraining
-from hmm_jax.masking import corrupt, Corruption
-from hmm_jax.model import ExactModel
+from hmm_jax.models import bayes_gap, pretraining
+from hmm_jax.models.masking import corrupt, Corruption
+from hmm_jax.models.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -24,15 +24,11 @@ DOCUMENTS = np.random.default_rng(2).integers(V, size=(60, T), dtype=np.uint8)
 CORRUPTIONS = [Corruption(V, 0.4, 0.6, 0.3), Corruption(V, 0.4, 1.0, 0.0)]
 
 
+@functools.partial(jax.jit, static_argnums=1)
 def under_corruption(seed, corruption):
   """The ideal predictions on corrupted documents, and the corruption."""
-  return jax.device_get(_under_corruption(jax.random.key(seed), corruption))
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _under_corruption(key, corruption):
-  ideal = bayes_gap.ideal_under_corruption(key, SOFT, corruption, DOCUMENTS)
-  return ideal, corrupt(key, corruption, DOCUMENTS)
+  key = jax.random.key(seed)
+  return bayes_gap.ideal_under_corruption(key, SOFT, corruption, DOCUMENTS), corrupt(key, corruption, DOCUMENTS)
 
 
 def ideal_predictions(hmm, inputs):
@@ -43,7 +39,7 @@ def ideal_predictions(hmm, inputs):
 @pytest.mark.parametrize('corruption', CORRUPTIONS)
 def test_bayes_optimum_weighs_every_original_text(corruption):
   """At selected positions it is P[x_i | y, i selected]: all texts x weighed by P(x) P(y | x), as Bayes' rule says."""
-  ideal, (inputs, selected) = under_corruption(3, corruption)
+  ideal, (inputs, selected) = jax.device_get(under_corruption(3, corruption))
   np.testing.assert_array_equal(ideal.inputs, inputs)
   np.testing.assert_allclose(ideal.weights, selected / selected.sum(), rtol=1e-6)
   assert np.isfinite(ideal.token_probs).all()
@@ -84,7 +80,7 @@ def test_ideal_one_at_a_time_masks_every_position_of_every_document():
 
 def test_gap_is_the_weighted_mean_of_its_formulas():
   """Loss, floor, KL and total variation are the textbook sums over counted positions, an uneven last batch included."""
-  (ideal, _), other = under_corruption(4, CORRUPTIONS[0]), float32_hmm(1, H, V)
+  (ideal, _), other = jax.device_get(under_corruption(4, CORRUPTIONS[0])), float32_hmm(1, H, V)
   predicted, probs = ideal_predictions(other, ideal.inputs), np.float64(ideal.token_probs)
   mean = lambda values: (ideal.weights * values.sum(-1)).sum()
   loss, floor = mean(-probs * np.log(predicted)), mean(-probs * np.log(probs))

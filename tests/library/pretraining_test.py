@@ -11,11 +11,11 @@ import numpy as np
 import optax
 import pytest
 
-from hmm_jax import pretraining, sharding
-from hmm_jax.bert import BertModel
-from hmm_jax.masking import corrupt, Corruption
-from hmm_jax.model import token_probs
-from hmm_jax.optimizer import adamw
+from hmm_jax.models import pretraining, sharding
+from hmm_jax.models.bert import BertModel
+from hmm_jax.models.masking import corrupt, Corruption
+from hmm_jax.models.model import token_probs
+from hmm_jax.models.optimizer import adamw
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

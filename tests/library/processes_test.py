@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hmm_jax import processes
+from hmm_jax.distributions import processes
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hmm_jax import sampling
+from hmm_jax.distributions import sampling
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -13,7 +13,7 @@ from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints
-from hmm_jax import pretraining as pretraining_lib, sharding
+from hmm_jax.models import pretraining as pretraining_lib, sharding
 
 SIZES = dict(
   bert__num_layers=2,

@@ -11,7 +11,7 @@ from oracles import cells_of, float64, log_space_posterior, rows_of
 import pytest
 import scipy.stats
 
-from hmm_jax import tasks
+from hmm_jax.tuning import tasks
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hmm_jax import token_readers
+from hmm_jax.tuning import token_readers
 
 V, RNG = 3, np.random.default_rng(0)
 

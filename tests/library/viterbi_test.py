@@ -7,7 +7,7 @@ from memory_hmm_cases import dense_hmm, rows_of
 import numpy as np
 import pytest
 
-from hmm_jax.viterbi import most_likely_states
+from hmm_jax.inference.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

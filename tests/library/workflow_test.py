@@ -14,7 +14,7 @@ from settings_cases import settings_of
 from experiments.pipeline import pretraining
 import hmm_jax as hj
 from hmm_jax import defaults, workflow
-from hmm_jax.model import prepend
+from hmm_jax.models.model import prepend
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 

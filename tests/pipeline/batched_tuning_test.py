@@ -11,14 +11,14 @@ import pytest
 from run_cases import QUIET
 
 from experiments.pipeline import batched_tuning
-from hmm_jax import tuning
-from hmm_jax.hmm import HMM
-from hmm_jax.model import ExactModel
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.models.model import ExactModel
+from hmm_jax.tuning import tuner as tuner_lib
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 TUNERS = batched_tuning.tuners(ExactModel(4), types.SimpleNamespace(prompt_length=2, prompt_scale=0.5))
-SCHEDULE = tuning.Schedule(0.05, 2, 4, 2, 0.0, 1.0)
+SCHEDULE = tuner_lib.Schedule(0.05, 2, 4, 2, 0.0, 1.0)
 KEY = jax.random.key(3)
 
 
@@ -41,11 +41,11 @@ def test_training_side_by_side_is_training_alone(method, data):
   for problem in (0, 1):
     hmm = at(frozen, problem)
     key = jax.random.fold_in(KEY, problem)
-    alone = tuning.init_tuning(key, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
+    alone = tuner_lib.init_tuning(key, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
     assert_near(start, problem, alone)
     order = jax.random.fold_in(key, 1)
     for _ in range(SCHEDULE.num_epochs):
-      alone, _ = tuning.tune_epoch(alone, order, tuner, SCHEDULE, hmm, features[problem], labels[problem][None])
+      alone, _ = tuner_lib.tune_epoch(alone, order, tuner, SCHEDULE, hmm, features[problem], labels[problem][None])
     assert_near(end, problem, alone)
 
 

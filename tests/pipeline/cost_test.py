@@ -9,7 +9,7 @@ import pytest
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
-from hmm_jax import sharding
+from hmm_jax.models import sharding
 
 
 def _products(jaxpr):

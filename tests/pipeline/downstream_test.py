@@ -8,8 +8,8 @@ import pytest
 from settings_cases import distribution_and_tasks, settings_of
 
 from experiments.settings.grid import Point
-from hmm_jax import tasks as tasks_lib
-from hmm_jax.hmm import HMM
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.tuning import tasks as tasks_lib
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 

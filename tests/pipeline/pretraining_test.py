@@ -16,7 +16,7 @@ from experiments.records.files import read_json_lines
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
-from hmm_jax.sampling import sample_corpus
+from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -13,8 +13,8 @@ from settings_cases import settings_of
 
 from experiments.pipeline import trial as trial_lib
 from experiments.settings.grid import Point
-from hmm_jax.sampling import sample_corpus
-from hmm_jax.tasks import draw_task_weights
+from hmm_jax.distributions.sampling import sample_corpus
+from hmm_jax.tuning.tasks import draw_task_weights
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -86,7 +86,8 @@ import pathlib
 import jax
 from experiments.pipeline import downstream, trial
 from experiments.settings.grid import Point
-from hmm_jax import sharding, tasks
+from hmm_jax.models import sharding
+from hmm_jax.tuning import tasks
 from settings_cases import settings_of
 
 exact = jax.devices()[1]

@@ -16,10 +16,9 @@ from settings_cases import distribution_and_tasks, settings_of
 from experiments.pipeline import optimal_heads, trial as trial_lib, tuning
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
-from hmm_jax import heads, tuning as tuning_lib
-from hmm_jax.converged import whitened_head
-from hmm_jax.model import ExactModel
-from hmm_jax.theory.limits import best_head
+from hmm_jax.models.model import ExactModel
+from hmm_jax.tuning import best_head, heads, tuner as tuner_lib
+from hmm_jax.tuning.optimum import whitened_head
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -219,7 +218,7 @@ def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
     prompt, head = plain.trainable['prompt'], one.trainable['head']
     np.testing.assert_array_equal(one.trainable['prompt'], prompt)
     of_one_task = jax.tree.map(lambda x: x[None], plain.trainable)
-    (read,) = np.asarray(tuning_lib.inputs_of_heads(tuner, of_one_task, distribution, seen, batch_size=20))
+    (read,) = np.asarray(tuner_lib.inputs_of_heads(tuner, of_one_task, distribution, seen, batch_size=20))
     before = np.broadcast_to(prompt, (len(rows), *prompt.shape))
     probs = log_space_conditional(distribution, np.append(before, rows, axis=1))[:, len(prompt)]
     np.testing.assert_allclose(read, probs, atol=1e-6)
@@ -262,7 +261,6 @@ def test_noise_is_the_error_of_another_input(settings):
   assert along[1e-8] == clean > along[1.0]
 
 
-@pytest.mark.slow
 def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, monkeypatch):
   """A cell of two values beside four states are fewer joint states than tokens: what mu asks of the cell is linear."""
   distribution, downstream = distribution_and_tasks(settings, Point(4, 2, 1))

@@ -12,7 +12,7 @@ from run_cases import cut, flip
 from experiments.records import checkpoints, files
 from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
-from hmm_jax import sharding
+from hmm_jax.models import sharding
 
 
 def _like(tree):

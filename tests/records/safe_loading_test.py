@@ -21,7 +21,7 @@ from experiments.records import files, results, user_data
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
-from hmm_jax.distribution_files import load_distribution
+from hmm_jax.distributions.files import load_distribution
 
 # What a line has that runs or unpickles what it reads.
 UNSAFE = re.compile(
@@ -31,7 +31,7 @@ UNSAFE = re.compile(
 )
 # The snippets of pages of ours, which are tested as a reader would run them, and programs that tests hold themselves.
 ALLOWED = {
-  'tests/library/theory/problems/counterexamples_test.py',
+  'tests/library/theory/counterexamples_test.py',
   'tests/library/workflow_test.py',
   'tests/how_to_test.py',
   'tests/forked.py',

@@ -13,7 +13,7 @@ from experiments import main as main_lib
 from experiments.pipeline import pretraining, sweep
 from experiments.records import failures, files, trial_records
 from experiments.runtime import distributed, exit_status, signals
-from hmm_jax import nan_guard
+from hmm_jax._support import nan_guard
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.studies import registry
-from hmm_jax import processes
-from hmm_jax.distribution_files import save_distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.distributions import processes
+from hmm_jax.distributions.files import save_distribution
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

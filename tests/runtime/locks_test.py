@@ -161,3 +161,25 @@ def test_a_part_that_was_taken_over_is_read(tmp_path):
 
   study.in_parts(lambda _: {'one': part})(exact_settings(), tmp_path, QUIET)
   assert [row['value'] for row in files.read_json_lines(tmp_path / 'results.jsonl')] == ['theirs']
+
+
+def test_a_process_takes_the_parts_that_no_other_works_on(tmp_path):
+  """Then it waits for the rest; records keep the order of the parts."""
+  made = []
+
+  def first(*_):
+    made.append('first')
+    return [{'part': 'first'}]
+
+  def second(*_):
+    made.append('second')
+    (folder / locks.NAME).unlink()
+    return [{'part': 'second'}]
+
+  settings = exact_settings()
+  folder = tmp_path / 'parts' / study._id(settings) / 'first'
+  folder.mkdir(parents=True)
+  lock_elsewhere(folder)
+  study.in_parts(lambda _: {'first': first, 'second': second})(settings, tmp_path, QUIET)
+  assert made == ['second', 'first']
+  assert [row['part'] for row in files.read_json_lines(tmp_path / 'results.jsonl')] == ['first', 'second']

@@ -11,8 +11,10 @@ from settings_cases import settings_of
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints, files
 from experiments.runtime import exit_status, locks
-from hmm_jax import heads, nan_guard, sharding, tuning
-from hmm_jax.pretraining import TrainState
+from hmm_jax._support import nan_guard
+from hmm_jax.models import sharding
+from hmm_jax.models.pretraining import TrainState
+from hmm_jax.tuning import heads, tuner as tuner_lib
 
 _FRESH = TrainState(jnp.int32(0), jnp.ones(3), {'moment': jnp.ones(2)})
 
@@ -73,9 +75,9 @@ def test_a_pretraining_ends_at_what_is_not_finite(train, tmp_path, bad, is_looke
 def test_tuning_ends_at_an_epoch_that_is_not_finite():
   """It names the epoch and the task."""
   epoch = lambda done, *_: (done + 1, np.array([0.5, np.nan if done == 1 else 0.5]))
-  tuner, schedule = tuning.Tuner(None, heads.Linear(2)), tuning.Schedule(0.1, 5, 1, 0, 0.0, 1.0)
+  tuner, schedule = tuner_lib.Tuner(None, heads.Linear(2)), tuner_lib.Schedule(0.1, 5, 1, 0, 0.0, 1.0)
   data = np.ones((2, 3)), np.zeros((2, 2), int), np.arange(2)
-  states = tuning.fit(
+  states = tuner_lib.fit(
     jax.random.split(jax.random.key(0)), tuner, schedule, (), *data, 'head', ['task 0', 'task 1'], (lambda *_: 0, epoch)
   )
   with pytest.raises(nan_guard.Diverged, match='in epoch 2 the loss of task 1'):

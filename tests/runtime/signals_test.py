@@ -40,7 +40,7 @@ def test_a_stop_is_put_off():
 INSIDE = """
 import jax, jax.numpy as jnp
 from experiments.runtime import signals
-from hmm_jax import nan_guard
+from hmm_jax._support import nan_guard
 # Several minutes: a signal that waits for its end comes too late.
 long = jax.jit(lambda x: jax.lax.fori_loop(0, 10**7, lambda _, y: jnp.tanh(y @ y), x))
 with signals.answered(), signals.deferred():

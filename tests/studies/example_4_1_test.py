@@ -10,7 +10,7 @@ from experiments.analysis import statistics
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import example_4_1 as experiment
-from hmm_jax import example_4_1
+from hmm_jax.distributions import example_4_1
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -49,9 +49,7 @@ def test_records_hold_the_posterior_after_each_word(finished):
   assert records.groupby('document')['word'].last().tolist() == ['.', '.', '.']
 
 
-@pytest.mark.parametrize(
-  'sentence', ['The horse in the pasture.', 'Cow the grass.', '']
-)
+@pytest.mark.parametrize('sentence', ['The horse in the pasture.', 'Cow the grass.', ''])
 def test_a_sentence_that_cannot_be_said_is_refused(sentence):
   with pytest.raises(SettingsError, match=f'^sentence is {sentence!r}'):
     experiment.STUDY.check(_settings(sentence=sentence))

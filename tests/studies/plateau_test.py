@@ -11,8 +11,8 @@ from experiments.pipeline import pretraining
 from experiments.records import results
 from experiments.settings.fields import SettingsError
 from experiments.studies import plateau
-from hmm_jax.bayes_gap import Ideal
-from hmm_jax.model import ExactModel
+from hmm_jax.models.bayes_gap import Ideal
+from hmm_jax.models.model import ExactModel
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 

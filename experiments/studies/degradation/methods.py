@@ -14,11 +14,11 @@ from experiments.studies.degradation import models
 from experiments.studies.degradation.problems import Problem
 from experiments.studies.degradation.settings import DegradationSettings
 from experiments.studies.study import Row
-from hmm_jax import tasks
-from hmm_jax.converged import converged_head
-from hmm_jax.heads import LinearHead
-from hmm_jax.model import MaskedLM
-from hmm_jax.theory.problems.degradation import weighted_head
+from hmm_jax.models.model import MaskedLM
+from hmm_jax.theory.degradation import weighted_head
+from hmm_jax.tuning import tasks
+from hmm_jax.tuning.heads import LinearHead
+from hmm_jax.tuning.optimum import converged_head
 
 # The predictions at the [MASK] that the head of each method reads: 'without' a prompt, after the 'trained' prompt, or
 # 'built': after the theorem's prompt, which Theorem 3.3 does not have.

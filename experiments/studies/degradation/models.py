@@ -12,9 +12,9 @@ from experiments.pipeline import batched_tuning, pretraining
 from experiments.runtime.progress import Reporter
 from experiments.studies.degradation.problems import Condition, Problem
 from experiments.studies.degradation.settings import DegradationSettings
-from hmm_jax import sharding
-from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory.problems.degradation import level_for_kl, Noisy, NoisyModel
+from hmm_jax.distributions.sampling import sample_corpus
+from hmm_jax.models import sharding
+from hmm_jax.theory.degradation import level_for_kl, Noisy, NoisyModel
 
 # Noise on log-probabilities beyond which predictions have little left of G.
 _MOST_NOISE = 30.0

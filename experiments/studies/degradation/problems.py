@@ -9,16 +9,15 @@ import numpy as np
 from experiments.pipeline import batched_tuning
 from experiments.settings.fields import SettingsError
 from experiments.studies.degradation.settings import DegradationSettings
-from hmm_jax import tasks
-from hmm_jax.hmm import HMM
-from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory.exact.problem import generator
-from hmm_jax.theory.problems import families
-from hmm_jax.theory.problems.degradation import leaking, with_smallest_singular_value
-from hmm_jax.theory.problems.families import Sizes
-from hmm_jax.theory.theorems import assumptions, recovery
-from hmm_jax.theory.theorems.assumptions import Thresholds
-from hmm_jax.theory.theorems.theorems import Limits
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.sampling import sample_corpus
+from hmm_jax.theory import assumptions, families, recovery
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.degradation import leaking, with_smallest_singular_value
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.problem import generator
+from hmm_jax.theory.theorems import Limits
+from hmm_jax.tuning import tasks
 
 # Each theorem with the number that its problems are drawn by.
 THEOREMS = {'3.3': 33, '3.6': 36}

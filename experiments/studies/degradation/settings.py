@@ -9,7 +9,7 @@ from experiments.settings.groups import (
   MlmSettings,
   TuneSettings,
 )
-from hmm_jax.theory.theorems.assumptions import Thresholds
+from hmm_jax.theory.assumptions import Thresholds
 
 
 class PretrainedSettings(MlmSettings):

@@ -16,8 +16,8 @@ from experiments.studies.degradation.problems import Condition, Damage, Problem
 from experiments.studies.degradation.settings import DegradationSettings
 from experiments.studies.degradation.tables import tables
 from experiments.studies.study import in_parts, Part, Row, Study
-from hmm_jax.model import MaskedLM
-from hmm_jax.theory.problems.degradation import NoisyModel
+from hmm_jax.models.model import MaskedLM
+from hmm_jax.theory.degradation import NoisyModel
 
 # Significant digits of the floats of a record, which keeps it small.
 _DIGITS = 7

@@ -18,13 +18,11 @@ from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
 from experiments.studies.theory.problems import majority
 from experiments.studies.theory.settings import ExamineSettings, longest_length
-from hmm_jax.sharding import exact_device
-from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
-from hmm_jax.theory.limits import certificates
-from hmm_jax.theory.problems import enumeration, texts
-from hmm_jax.theory.theorems import assumptions, comparison, theorems
-from hmm_jax.theory.theorems.assumptions import AssumptionError
-from hmm_jax.theory.theorems.comparison import Comparison, PredictedProblem
+from hmm_jax.models.sharding import exact_device
+from hmm_jax.theory import assumptions, certificates, comparison, enumeration, texts, theorems
+from hmm_jax.theory.assumptions import AssumptionError
+from hmm_jax.theory.comparison import Comparison, PredictedProblem
+from hmm_jax.theory.problem import MemoryProblem, Problem, StateProblem
 
 # The columns of the tables, by the fields of records.
 _ASSUMPTIONS = {

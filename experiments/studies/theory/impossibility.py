@@ -22,15 +22,13 @@ from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory import prevalence
 from experiments.studies.theory.settings import ImpossibilitySettings, TheorySettings
-from hmm_jax import converged
-from hmm_jax.hmm import HMM
-from hmm_jax.model import ExactModel
-from hmm_jax.theory.exact.problem import generator, sparse_probs, StateProblem
-from hmm_jax.theory.limits import certificates, separability
-from hmm_jax.theory.problems import enumeration
-from hmm_jax.theory.problems.enumeration import Texts
-from hmm_jax.theory.theorems import theorems
-from hmm_jax.theory.theorems.assumptions import AssumptionError
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.models.model import ExactModel
+from hmm_jax.theory import certificates, enumeration, theorems
+from hmm_jax.theory.assumptions import AssumptionError
+from hmm_jax.theory.enumeration import Texts
+from hmm_jax.theory.problem import generator, sparse_probs, StateProblem
+from hmm_jax.tuning import optimum, separability
 
 # Rounding errors of a constructed head, as a share of its largest entry.
 _ROUNDING = 1e-12
@@ -128,7 +126,7 @@ def _right(settings: TheorySettings, one: SampledProblem, tuned: dict[str, np.nd
   texts, chosen = one.texts, one.texts.where(one.sample)
   # Logistic regression at its optimum, which training may not have reached.
   how = dataclasses.asdict(settings.impossibility.converged)
-  head = converged.converged_head(chosen.features, chosen.labels, num_classes=2, **how).head
+  head = optimum.converged_head(chosen.features, chosen.labels, num_classes=2, **how).head
   return {
     **{method: labels[one.numbers] == texts.labels for method, labels in tuned.items()},
     'program': separability.surely_right(texts.features, texts.labels, one.head),

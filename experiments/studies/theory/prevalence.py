@@ -14,11 +14,11 @@ import numpy as np
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.settings import LevelSettings, TheorySettings
-from hmm_jax import tasks
-from hmm_jax.hmm import HMM, random_hmm
-from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
-from hmm_jax.theory.theorems import assumptions
-from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
+from hmm_jax.distributions.hmm import HMM, random_hmm
+from hmm_jax.distributions.memory_hmm import MemoryHMM, random_memory_hmm
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.assumptions import Finding, Thresholds
+from hmm_jax.tuning import tasks
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:

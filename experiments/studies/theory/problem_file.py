@@ -1,6 +1,6 @@
 """A user's own HMM and task: a named process, or a file that is read without trust.
 
-Beside the keys that `hmm_jax.distribution_files` reads a file may have
+Beside the keys that `hmm_jax.distributions.files` reads a file may have
 
   task_weights    mu [C, S], or [S] for the paper's label 1(mu^T P >= 0), class 0 where it is 1; without it, drawn
   silent_probs    P[H_0], of the shape of initial_probs, P[H_1]: the label speaks of H_0; without it, of the masked
@@ -12,14 +12,14 @@ import jax
 import numpy as np
 
 from experiments.records import user_data
-from hmm_jax.distribution_files import from_fields, read_fields
-from hmm_jax.hmm import check_probs, HMM
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.processes import NAMED
-from hmm_jax.tasks import draw_task_weights
-from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
-from hmm_jax.theory.problems.enumeration import normalised
-from hmm_jax.theory.theorems import assumptions
+from hmm_jax.distributions.files import from_fields, read_fields
+from hmm_jax.distributions.hmm import check_probs, HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.processes import NAMED
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.enumeration import normalised
+from hmm_jax.theory.problem import MemoryProblem, Problem, StateProblem
+from hmm_jax.tuning.tasks import draw_task_weights
 
 
 def load(word: str, seed: int) -> Problem:

@@ -9,15 +9,14 @@ import numpy as np
 
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory.settings import TheorySettings
-from hmm_jax.theory.exact.constructions import exact_posterior
-from hmm_jax.theory.exact.problem import generator, random_weights, small_fractions
-from hmm_jax.theory.problems import families, texts
-from hmm_jax.theory.problems.families import Sizes
-from hmm_jax.theory.theorems import padding, scoring, theorems
-from hmm_jax.theory.theorems.comparison import BLOCK_SIZE, compared, predicted, PredictedProblem, TOLERANCE
-from hmm_jax.theory.theorems.padding import PaddedSizes
-from hmm_jax.theory.theorems.scoring import Predictions
-from hmm_jax.theory.theorems.theorems import Program
+from hmm_jax.theory import families, padding, scoring, texts, theorems
+from hmm_jax.theory.comparison import BLOCK_SIZE, compared, predicted, PredictedProblem, TOLERANCE
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.padding import PaddedSizes
+from hmm_jax.theory.problem import generator, random_weights, small_fractions
+from hmm_jax.theory.rational_constructions import exact_posterior
+from hmm_jax.theory.scoring import Predictions
+from hmm_jax.theory.theorems import Program
 
 # Sizes V of the vocabulary and numbers C of labels, cycled through; Assumption 3.1 needs |H| <= V.
 _NUM_TOKENS = (6, 7, 8)

@@ -4,8 +4,8 @@ import math
 
 from experiments.settings.fields import Group, require, setting
 from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TuneSettings
-from hmm_jax.theory.theorems.assumptions import Thresholds
-from hmm_jax.theory.theorems.theorems import Limits
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.theorems import Limits
 
 # The most sequences that are enumerated at a time.
 _MAX_SEQUENCES = 2**20

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hmm_jax.theory.exact.problem import MemoryProblem
-from hmm_jax.theory.theorems import recovery
-from hmm_jax.theory.theorems.theorems import identity_weights, Limits, Program
+from hmm_jax.theory import recovery
+from hmm_jax.theory.problem import MemoryProblem
+from hmm_jax.theory.theorems import identity_weights, Limits, Program
 
 # Changed arrays of a head, by the name of the mistake.
 _Slips = dict[str, dict[str, np.ndarray]]

@@ -18,11 +18,11 @@ from experiments.studies.study import in_parts, Part, Row, Study
 from experiments.studies.theory import prevalence
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from experiments.studies.which_theorem.tables import figures, tables
-from hmm_jax import tasks
-from hmm_jax.hmm import HMM
-from hmm_jax.theory.limits.best_head import proven_certificates, relative_error
-from hmm_jax.theory.limits.reachable import linear_score, reachable
-from hmm_jax.theory.limits.separability import linear_separation, surely_right, whitening
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.tuning import tasks
+from hmm_jax.tuning.best_head import proven_certificates, relative_error
+from hmm_jax.tuning.reachable import linear_score, reachable
+from hmm_jax.tuning.separability import linear_separation, surely_right, whitening
 
 
 def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
@@ -99,7 +99,7 @@ def separable(
 
   True needs a head that is right beyond rounding: that of a score linear in G, or one that a linear program finds in
   whitened coordinates, since heads may have to be large. False needs a proven certificate
-  (`hmm_jax.theory.limits.best_head`).
+  (`hmm_jax.tuning.best_head`).
 
   Args:
     features: the exact G [n, V] in float64, each entry off by at most the share `error`.

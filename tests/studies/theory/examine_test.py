@@ -14,8 +14,8 @@ from theory_cases import drawn, exact_hmm, exact_posterior
 from experiments.records import load, results
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory import examine, problem_file
-from hmm_jax.theory.problems.enumeration import all_texts
-from hmm_jax.theory.problems.families import Sizes
+from hmm_jax.theory.enumeration import all_texts
+from hmm_jax.theory.families import Sizes
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

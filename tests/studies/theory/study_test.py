@@ -8,7 +8,7 @@ from settings_cases import settings_of
 from experiments.records import results
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory import prevalence, problems, study, verification
-from hmm_jax.hmm import HMM
+from hmm_jax.distributions.hmm import HMM
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 

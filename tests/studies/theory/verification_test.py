@@ -10,7 +10,7 @@ from theory_cases import exact_hmm, exact_posterior
 from configs import theory
 from experiments.studies import registry
 from experiments.studies.theory import problems, verification
-from hmm_jax.theory.theorems import comparison
+from hmm_jax.theory import comparison
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 

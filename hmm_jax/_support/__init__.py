@@ -1,0 +1,1 @@
+"""Plumbing under the library: conversion of arguments, float64, batching, rational arithmetic."""

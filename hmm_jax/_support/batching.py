@@ -1,0 +1,75 @@
+"""Exact functions of a distribution and sequences, with a batching rule for `jax.vmap`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+
+from hmm_jax._support import float64
+
+# From this many sequences per distribution, a loop over distributions is faster than one batch of all.
+_MANY = 16
+
+
+def exact(function: Callable[..., Any]) -> Callable[..., Any]:
+  """Wrap `function`: float64, first-order reverse mode only, and `jax.vmap` as fast as a batch axis.
+
+  Args:
+    function: (initial_probs [E], transition matrix [H, H], *sequences [B, ...]) -> arrays [B, ...]. It must also accept
+      a distribution per sequence, [B, E] and [B, H, H], and treat sequences independently.
+  """
+  forward = _mapped(function, is_pull_back=False)
+  # The residuals are the arguments: `vmap` does not see the batch axis of arrays inside of `function`.
+  pull_back = _mapped(lambda *args: jax.vjp(function, *args[:-1])[1](args[-1]), is_pull_back=True)
+  with_slopes = jax.custom_vjp(forward)
+  with_slopes.defvjp(lambda *args: (_once(forward)(*args), args), lambda args, slopes: _once(pull_back)(*args, slopes))
+  return with_slopes
+
+
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+  """Wrap `function` so that differentiating it raises TypeError."""
+
+  def refuse(primals: Any, tangents: Any) -> Any:
+    raise TypeError('exact inference supports one reverse-mode derivative, not second derivatives such as jax.hessian')
+
+  refusing = jax.custom_jvp(function)
+  refusing.defjvp(refuse)
+  return refusing
+
+
+def _mapped(function: Callable[..., Any], is_pull_back: bool) -> Callable[..., Any]:
+  """Wrap `function` so that `jax.vmap` folds the mapped axis into its batch of sequences.
+
+  A pull-back returns the distribution's cotangents first, summed over the sequences of one call. JAX sums them over the
+  mapped axis where the distribution is unmapped.
+  """
+  call = jax.custom_batching.custom_vmap(float64.in_float64(function))
+
+  @call.def_vmap
+  @float64.in_float64
+  def batched(size: int, is_mapped: Any, *args: Any) -> tuple[Any, Any]:
+    (initial_probs, matrix, *sequences), (*of_distribution, of_first) = args, is_mapped[:3]
+    count = sequences[0].shape[int(of_first)]
+    has_own = matrix.ndim - of_distribution[1] == 3
+
+    def beside(x: Array, is_mapped: bool, is_of_sequence: bool = True) -> Array:
+      x = x if is_mapped else jnp.broadcast_to(x, (size, *x.shape))
+      x = x if is_of_sequence else jnp.broadcast_to(x[:, None], (size, count, *x.shape[1:]))
+      return x.reshape(size * count, *x.shape[2:])
+
+    distribution = initial_probs, matrix
+    if is_pull_back or has_own or any(of_distribution):
+      if count >= _MANY and not has_own:
+        axes = jax.tree.map(lambda is_mapped: 0 if is_mapped else None, tuple(is_mapped))
+        result = jax.vmap(jax.custom_batching.sequential_vmap(call), axes)(*args)
+        return result, jax.tree.map(lambda _: True, result)
+      distribution = beside(initial_probs, is_mapped[0], has_own), beside(matrix, is_mapped[1], has_own)
+    result = call(*distribution, *jax.tree.map(beside, sequences, list(is_mapped[2:])))
+    result = jax.tree.map(lambda x: x.reshape(size, count, *x.shape[1:]), result)
+    if is_pull_back and not has_own:
+      result = (*(slopes.sum(1) for slopes in result[:2]), *result[2:])
+    return result, jax.tree.map(lambda _: True, result)
+
+  return call

@@ -1,0 +1,38 @@
+"""Printing distributions and posteriors in one line."""
+
+import reprlib
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hmm_jax._support.arguments import is_concrete
+
+ClassT = TypeVar('ClassT', bound=type)
+
+# The axes that a distribution is on, where it is not the last alone.
+_AXES = {'memory_probs': None, 'leave_one_out_read_probs': (-2, -1)}
+
+
+def shown(cls: ClassT) -> ClassT:
+  """Give a NamedTuple class a one-line repr with shapes and mean entropies."""
+  cls.__repr__ = _line  # type: ignore[assignment]
+  return cls
+
+
+def _line(values: Any) -> str:
+  return f'{type(values).__name__}({", ".join(map(_summary, values._fields, values))})'
+
+
+def _summary(name: str, x: Any) -> str:
+  """The name and the shape, and of known probabilities the mean entropy of a distribution in nats; a number itself."""
+  if _is_distribution(name, x):
+    probs = np.asarray(x, np.float64)
+    entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))
+    return f'{name} {list(x.shape)} {entropies.mean():.3g} nats'
+  if is_concrete(x) and not x.shape:
+    return f'{name} {x:.6g}'
+  return f'{name} {list(x.shape) if hasattr(x, "shape") else reprlib.repr(x)}'
+
+
+def _is_distribution(name: str, x: Any) -> bool:
+  return name.endswith(('_probs', '_matrix')) and is_concrete(x)

@@ -1,0 +1,1 @@
+"""Distributions of text: their parameters, named processes, sampling, files."""

@@ -1,0 +1,259 @@
+"""The hidden Markov model: its parameters, the paper's random draw, and the exact G."""
+
+import functools
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+import jax
+from jax import Array, lax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax._support import arguments, float64
+from hmm_jax._support.arguments import checked
+from hmm_jax._support.display import shown
+from hmm_jax.inference.posterior import Chain, forward_backward
+
+
+class Distribution(Chain, Protocol):
+  """A distribution of text with a joint state e = c H + h: constant memory configuration c and hidden state h.
+
+  An `HMM` has no memory, so that E = H. Tokens depend on the joint state alone, and every function below serves both.
+
+  >>> isinstance(random_hmm(jax.random.key(0), 3, 4).starting_from(np.eye(3)[0]), HMM)
+  True
+  """
+
+  @property
+  def joint_emission_matrix(self) -> Array | np.ndarray:
+    """[E, V], entry (e, v) = P[X_t = v | joint state e]."""
+
+  @property
+  def num_tokens(self) -> int: ...
+
+  def starting_from(self, joint_initial_probs: Array | np.ndarray) -> Self:
+    """The same distribution with another law [E] of the first joint state."""
+
+
+DistributionT = TypeVar('DistributionT', bound=Distribution)
+
+
+@shown
+class HMM(NamedTuple):
+  """A hidden Markov model in the field's convention (Rabiner 1989, hmmlearn, dynamax): rows sum to 1.
+
+  The paper writes A = transition_matrix.T and W = emission_matrix.T, and puts a silent state H_0 first.
+
+  Attributes:
+    initial_probs: [H], P[H_1], the distribution of the first emitting state.
+    transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
+    emission_matrix: [H, V], entry (i, v) = P[X_t = v | H_t = i].
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.eye(2)).validate()
+  >>> hmm.num_states, hmm.num_tokens
+  (2, 2)
+  """
+
+  initial_probs: Array | np.ndarray
+  transition_matrix: Array | np.ndarray
+  emission_matrix: Array | np.ndarray
+
+  @property
+  def joint_initial_probs(self) -> Array | np.ndarray:
+    return self.initial_probs
+
+  @property
+  def joint_emission_matrix(self) -> Array | np.ndarray:
+    return self.emission_matrix
+
+  @property
+  def num_states(self) -> int:
+    return self.emission_matrix.shape[-2]
+
+  @property
+  def num_tokens(self) -> int:
+    return self.emission_matrix.shape[-1]
+
+  def starting_from(self, joint_initial_probs: Array | np.ndarray) -> 'HMM':
+    return self._replace(initial_probs=joint_initial_probs)
+
+  def validate(self) -> 'HMM':
+    """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
+    hmm: HMM = arguments.with_arrays(self)
+    num_states, num_tokens = emission_shape(hmm.emission_matrix, 'num_states', 'num_tokens')
+    check_probs('initial_probs', hmm.initial_probs, (num_states,))
+    check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
+    check_probs('emission_matrix', hmm.emission_matrix, (num_states, num_tokens))
+    return hmm
+
+
+def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
+  """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
+  shape = np.shape(emission_matrix)
+  if len(shape) != len(axes) or 0 in shape:
+    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], no axis empty')
+  return shape
+
+
+def check_probs(
+  field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
+) -> None:
+  """Raise ValueError naming `field` unless `probs` has this shape and sums to 1 over `axis`; None for all axes."""
+  if np.shape(probs) != shape:
+    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
+  rows = np.asarray(probs, np.float64)
+  if not np.isfinite(rows).all() or (rows < 0).any():
+    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
+  sums = np.ravel(rows.sum(axis))
+  worst = sums[np.abs(sums - 1).argmax()]
+  if abs(worst - 1) > 1e-5:
+    raise ValueError(f'{field} has a row that sums to {worst:.6g}; valid is 1 (within 1e-5)')
+
+
+def softmax_of_uniform(key: Array, shape: tuple[int, ...], temperature: float) -> Array:
+  """softmax(logits / temperature) on the last axis with logits iid U[0, 1]: the paper's random distribution."""
+  return jax.nn.softmax(jax.random.uniform(key, shape) / temperature, axis=-1)
+
+
+@arguments.converted
+def random_hmm(
+  key: Array,
+  num_states: int,
+  num_tokens: int,
+  *,
+  num_permutations: int | None = None,
+  transition_temperature: float = 0.01,
+  initial_temperature: float = 10.0,
+  emission_temperature: float = 0.01,
+) -> HMM:
+  """The paper's draw (appendix "Experimental details", "Generating HMM parameters").
+
+  transition_matrix = sum_k w_k P_k with P_k uniform permutation matrices and w, as the initial distribution and
+  each emission row, a softmax of uniform logits over its temperature.
+
+  Args:
+    key: a PRNG key.
+    num_states: H.
+    num_tokens: V.
+    num_permutations: number of permutations mixed; None for H.
+    transition_temperature: of the mixing weights; small means near-deterministic.
+    initial_temperature: of the initial distribution; large means near-uniform.
+    emission_temperature: of each emission row.
+
+  Raises:
+    ValueError: a size is not from 1 to 2^31 - 1 (num_states: 2^15), or a temperature is not positive.
+
+  >>> hmm = random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> hmm.transition_matrix.shape, hmm.emission_matrix.shape
+  ((3, 3), (3, 4))
+  """
+  key_weights, key_permutations, key_initial, key_emission = jax.random.split(key, 4)
+  return HMM(
+    initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
+    transition_matrix=mixed_permutations(
+      key_weights, key_permutations, num_states, num_permutations, transition_temperature
+    ),
+    emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
+  )
+
+
+def mixed_permutations(
+  key_weights: Array, key_permutations: Array, num_states: int, num_permutations: int | None, temperature: float
+) -> Array:
+  """A random transition matrix [H, H]: `num_permutations` (None: H) permutation matrices mixed as in `random_hmm`."""
+  num_permutations = num_permutations or num_states
+  weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
+  permute = functools.partial(jax.random.permutation, x=num_states)
+  permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
+  return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
+
+
+@arguments.converted
+def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: Array | np.ndarray) -> Array:
+  """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere.
+
+  Args:
+    hmm: an `HMM` (E = H) or a `MemoryHMM`.
+    tokens: [..., T] integers; an unobserved one, such as [MASK], may have any value.
+    observed: [..., T] bools.
+
+  Returns:
+    A JAX array. For a float64 distribution a float64 numpy array, since float32 would lose small numbers. If the tokens
+    are also traced, a float64 tracer: pass it only to inference, since `jax.numpy` needs `jax_enable_x64` for it.
+
+  Raises:
+    ValueError: a token that is observed is not from 0 to V - 1, where values are known
+      (`hmm_jax._support.arguments`); inside of `jax.jit` its row is NaN.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
+  >>> tokens = jnp.array([0, 1, 1])
+  >>> print(token_likelihoods(hmm, tokens, observed=jnp.array([False, True, True])))
+  [[1.   1.  ]
+   [0.25 1.  ]
+   [0.25 1.  ]]
+  """
+  arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
+  return _token_likelihoods(hmm, tokens, observed)
+
+
+@functools.partial(float64.jit, returns_float64=True)
+def _token_likelihoods(hmm: Distribution, tokens: Any, observed: Any) -> Array:
+  rows = jnp.asarray(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
+  return jnp.where(observed[..., None], rows, 1)
+
+
+@functools.partial(checked, returns_float64=True)
+def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
+  """Likelihood rows [..., T, E] of noisy observations: evidence[t, v] = P[observation at t | X_t = v], [..., T, V].
+
+  A noiseless token is a one-hot row and [MASK] a row of ones; `masking.channel` gives BERT's noise.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
+  >>> print(evidence_likelihoods(hmm, jnp.array([[1.0, 0], [0.5, 0.5]])))
+  [[0.75 0.  ]
+   [0.5  0.5 ]]
+  """
+  return jnp.matmul(evidence, hmm.joint_emission_matrix.T, precision=lax.Precision.HIGHEST)
+
+
+@functools.partial(checked, returns_float64=True, static_argnames=('chunk_length', 'num_chunks'))
+def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> DistributionT:
+  """The distribution as seen from the start of a random one of a document's first `num_chunks` chunks.
+
+  The law of its first hidden state is the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`;
+  the law of the memory is unchanged.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> print(chunk_start(hmm, chunk_length=3, num_chunks=2).initial_probs)
+  [0.5 0.5]
+  """
+  # A GPU's default precision, ten bits, would accumulate errors over thousands of steps.
+  with jax.default_matmul_precision('highest'):
+    stride = jnp.linalg.matrix_power(hmm.transition_matrix, chunk_length)
+    advance = lambda probs, _: (probs @ stride, probs)
+    _, starts = lax.scan(advance, hmm.joint_initial_probs.reshape(-1, len(stride)), length=num_chunks)
+  mean = starts.mean(0).reshape(-1)
+  return hmm.starting_from(mean / mean.sum())
+
+
+@arguments.converted
+def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
+  """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
+  # Multiply in float32: JAX would run the gradient's transposed product outside of `in_float64`, where it fails.
+  factors = float64.narrowed((state_probs, hmm.joint_emission_matrix))
+  return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
+
+
+@checked
+def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
+  """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
+
+  G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
+  where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
+
+  >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> print(conditional_token_probs(hmm, jnp.array([[1.0, 1], [1, 1], [0, 1]])))  # states alternate, the last is 1
+  [[0.  1. ]
+   [1.  0. ]
+   [0.5 0.5]]
+  """
+  return emitted_token_probs(hmm, forward_backward(hmm, likelihoods).leave_one_out_probs)

@@ -1,0 +1,1 @@
+"""Posteriors of a Markov chain from likelihood rows: message passing and the most likely path."""

@@ -1,0 +1,252 @@
+"""Exact inference on a Markov chain from likelihood rows (the paper's G-bar before the emissions).
+
+The likelihood row of position t holds P[observation at t | state], up to any positive factor: a token is its column
+of the emission matrix, [MASK] is a row of ones, a theory prompt is the row u in [0, 1]^H, and a position past the end
+of a ragged sequence is a row of ones.
+
+A state may have a part that never moves, such as a memory: with E = C H joint states, number c H + h is the pair
+of a configuration c and a hidden state h. The transition matrix is that of h alone, and a step costs O(C H^2).
+A plain chain has C = 1 and E = H.
+
+Arithmetic is float64 for every input type. Concrete float64, such as a numpy array, enters without rounding, so a
+log-likelihood of -inf means probability zero. float32 inputs, and inputs traced without `jax_enable_x64`, cannot hold
+numbers below 1e-38. Results have the likelihoods' type; without `jax_enable_x64` float64 becomes float32.
+A sequence whose evidence is so improbable that underflow of scaled messages could matter is recomputed with logarithms.
+TPUs have no float64: there inference runs on the host.
+"""
+
+from collections.abc import Callable, Sequence
+import functools
+from typing import Any, NamedTuple, Protocol
+
+import jax
+from jax import Array, lax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax._support import float64
+from hmm_jax._support.arguments import check_widths, checked
+from hmm_jax._support.batching import exact
+from hmm_jax._support.blocks import map_blocks
+from hmm_jax._support.display import shown
+from hmm_jax.inference import messages, passes
+from hmm_jax.inference.messages import Arithmetic
+
+# Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
+_CPU_BLOCK_ENTRIES = 1600
+
+
+class Chain(Protocol):
+  """A distribution as inference sees it: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
+
+  @property
+  def joint_initial_probs(self) -> Array | np.ndarray: ...
+
+  @property
+  def transition_matrix(self) -> Array | np.ndarray: ...
+
+
+@shown
+class Posterior(NamedTuple):
+  """The posteriors of one pass forward and one backward. A row is all zeros where its evidence is impossible.
+
+  Attributes:
+    filtered_probs: [T, E], P[H_t | x_{1:t}].
+    predicted_probs: [T, E], P[H_t | x_{1:t-1}]; row 0 is the initial distribution.
+    smoothed_probs: [T, E], P[H_t | x_{1:T}].
+    leave_one_out_probs: [T, E], P[H_t | x_{-t}]; row t does not depend on likelihood row t.
+    marginal_loglik: [], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> posterior = forward_backward(hmm, jnp.ones((5, 3)))  # no token is seen
+  >>> posterior.leave_one_out_probs.shape, posterior.smoothed_probs.sum(-1).round(3).tolist()
+  ((5, 3), [1.0, 1.0, 1.0, 1.0, 1.0])
+  """
+
+  filtered_probs: Array
+  predicted_probs: Array
+  smoothed_probs: Array
+  leave_one_out_probs: Array
+  marginal_loglik: Array
+
+
+def _complete(
+  run: Callable[..., Any], *arguments: Array, arithmetics: Sequence[Arithmetic] = messages.ARITHMETICS
+) -> tuple[Any, Array]:
+  """The probabilities of `run` and the log-likelihood [B].
+
+  Sequences that one arithmetic does not certify are recomputed in the next.
+  """
+  arithmetic, *next_ones = arithmetics
+  dtype = arguments[-1].dtype
+  constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
+  initial_probs, matrix, *rows = map(float64.as_float64, arguments)
+  # With distributions and rows of maximum 1 the evidence is at most 1, as the bounds assume.
+  total, row_sum = constant(initial_probs.sum((0, 1))), constant(matrix.sum(1).max(0))
+  largest = [constant(x.max((1, 2))) for x in rows]
+  constants = total, row_sum, *(x[:, None, None] for x in largest)
+  # Encoded before they are divided, since the quotient may underflow.
+  scaled = map(arithmetic.over, *(map(arithmetic.encode, x) for x in ((initial_probs, matrix, *rows), constants)))
+  probs, log_evidence = run(arithmetic, dtype, *scaled)
+  moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
+  log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
+  result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)
+  if not next_ones:
+    return result
+  certified = log_evidence > arithmetic.least_log_evidence
+  if dtype == np.float64:
+    # The bound does not cover entries that are read as 0.
+    certified &= ~jnp.stack([float64.is_subnormal(x).any() for x in (initial_probs, matrix, *rows)]).any()
+
+  def replace(result: Any, *arguments: Array) -> Any:
+    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, _complete(run, *arguments, arithmetics=next_ones))
+
+  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
+
+
+def _sequence_results(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
+  """The result of `run` on rows [B, T, E], block by block; its arrays [..., H, C, B] become [B, ..., E].
+
+  The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
+  """
+  num_states, count = matrix.shape[-1], len(rows)
+  size = count
+  if jax.default_backend() == 'cpu':
+    num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
+    # Whole vector registers, and no stride of a power of two, which caches are slow at.
+    size = min((-(-count // num_blocks // 16) | 1) * 16, count)
+
+  def block_posterior(distribution_and_rows: tuple[Array, ...]) -> Any:
+    initial_probs, matrix, rows_BxTxE = distribution_and_rows
+    rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
+    rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
+    batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
+    result = _complete(run, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+    return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
+
+  if matrix.ndim == 2:
+    return map_blocks(lambda rows: block_posterior((initial_probs, matrix, rows)), rows, size)
+  return map_blocks(block_posterior, (initial_probs, matrix, rows), size)
+
+
+def _pair_probs(initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
+  """P[H_t | x_{-t}] [N, K, B, E] of all pairs of rows before t [N, K, P, E] and after t [N, B, T, E]; N is a batch.
+
+  The distribution is one for all, [E] and [H, H], or one for each, [N, E] and [N, H, H].
+  """
+  num_states = matrix.shape[-1]
+  split = lambda x: x.reshape(*x.shape[:-1], x.shape[-1] // num_states, num_states)
+  rows = (
+    jnp.einsum('nkpch->phcnk', split(before))[..., None],
+    jnp.einsum('nbtch->thcnb', split(after))[:, :, :, :, None],
+  )
+  (probs_HxCxP,), _ = _complete(passes.between, *_batch_last(initial_probs, matrix, 3), *rows)
+  return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
+
+
+def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Array, Array]:
+  """Initial probabilities [H, C, ...] and the matrix [H, H] or [H, H, ...]; ... is `num_axes` axes, the batch first."""
+  by_parts = initial_probs.reshape(*initial_probs.shape[:-1], -1, matrix.shape[-1]).swapaxes(-1, -2)
+  if matrix.ndim == 2:
+    return jnp.expand_dims(by_parts, range(2, 2 + num_axes)), matrix
+  last = lambda x: jnp.expand_dims(jnp.moveaxis(x, 0, -1), range(3, 2 + num_axes))
+  return last(by_parts), last(matrix)
+
+
+_smoothed = exact(functools.partial(_sequence_results, passes.smooth))
+_last_filtered = exact(functools.partial(_sequence_results, passes.filter_to_end))
+_pairs = exact(_pair_probs)
+
+
+def _batch_result(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """The result of `function` on the sequences of likelihoods [..., T, E]."""
+  num_joint = hmm.joint_initial_probs.shape[-1]
+  if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
+  rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows)
+  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
+
+
+@checked
+def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
+  """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
+
+  With A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one,
+  alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and
+  beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
+
+  Differentiable in every argument, also at exact zeros (reverse mode once, no `jax.hessian`). Gradients are clipped to
+  a millionth of the largest float. Where the evidence of rows with maximum 1 is below exp(-650), the gradient at an
+  exact zero is 0.
+
+  Args:
+    hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and
+      `transition_matrix` [H, H].
+    likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches of
+      independent sequences. `jax.vmap` over sequences is as fast; over HMMs a step costs more.
+
+  Returns:
+    A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
+
+  Raises:
+    ValueError: the shape of the likelihoods; where values are known (`hmm_jax._support.arguments`) one that is
+      negative or NaN, and a field of the distribution that `validate` refuses. Elsewhere a NaN makes `marginal_loglik`
+      NaN.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> tokens = jnp.array([0, 1, 2, 3, 0])
+  >>> print(forward_backward(hmm, hj.token_likelihoods(hmm, tokens, tokens >= 0)).smoothed_probs.round(2))
+  [[0.   0.   1.  ]
+   [0.   0.   1.  ]
+   [1.   0.   0.  ]
+   [0.   1.   0.  ]
+   [0.84 0.   0.16]]
+  """
+  probs, loglik = _batch_result(_smoothed, hmm, likelihoods)
+  return Posterior._make((*probs, loglik))
+
+
+@checked
+def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
+  """P[H_t | x_{1:t-1}, x_{t+1:}] of every beginning with every end, [K, B, E], as in `leave_one_out_probs`.
+
+  K beginnings and B ends cost K + B passes where K B sequences would cost two each. Differentiable as
+  `forward_backward`.
+
+  Args:
+    hmm: as in `forward_backward`.
+    before: [K, P, E], likelihood rows before t.
+    after: [B, T, E], likelihood rows after t.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> probs_between(hmm, before=jnp.ones((2, 1, 3)), after=jnp.ones((5, 4, 3))).shape
+  (2, 5, 3)
+  """
+  check_widths((before, after), hmm.joint_initial_probs.shape[-1])
+  distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
+  return _pairs(*distribution, float64.as_float(before)[None], float64.as_float(after)[None])[0]
+
+
+@checked
+def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
+  """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a pass forward alone.
+
+  Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
+  """
+  return _batch_result(_last_filtered, hmm, likelihoods)
+
+
+@checked
+def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
+  """The probabilities of `last_filtered` alone.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> last_filtered_probs(hmm, jnp.ones((2, 5, 3))).shape
+  (2, 3)
+  """
+  return last_filtered(hmm, likelihoods)[0]

@@ -1,0 +1,1 @@
+"""Masked language models, BERT and the exact one, and pretraining."""

@@ -1,0 +1,107 @@
+"""Proofs that no linear head is right on the texts of a problem, confirmed without any rounding."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from hmm_jax._support.rational.algebra import as_integers
+from hmm_jax._support.rational.chain import exact_chain, following
+from hmm_jax.theory.enumeration import Texts
+from hmm_jax.theory.problem import StateProblem
+from hmm_jax.tuning import separability
+from hmm_jax.tuning.separability import Separation
+
+# The largest pairs^2 H T of a certificate to confirm, some seconds' work: exact numbers grow.
+_LARGEST_PROOF = 20_000
+# The number of likeliest texts that are searched for a proof first, then doubled.
+_FEWEST_TEXTS = 2
+# Proofs tried at each size: one too large for exact arithmetic often has a smaller one beside it.
+_MAX_PROOFS = 4
+
+
+class Decision(NamedTuple):
+  """Outcome of the search for a linear head on texts.
+
+  Attributes:
+    outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
+      arithmetic) or 'undecided'.
+    proof: of a certified problem, its pairs by the number of the text; None otherwise.
+    least_error: a proven lower bound on the error probability of every linear head; 0 without a proof. Each head gets a
+      text of the proof wrong, at best the least likely one.
+    head: [V, C], the head for the largest set of likeliest texts that the program separates.
+  """
+
+  outcome: str
+  proof: Separation | None
+  least_error: float
+  head: np.ndarray
+
+
+def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
+  """Search for a linear head that gives the label of every text, or a proof that there is none.
+
+  Likely texts come first, so that a proof uses texts as likely as possible. If a proof is not confirmed, its least
+  likely text is dropped and the search goes on: a proof on some texts is one on all.
+
+  Args:
+    problem: the model's chain, and the task.
+    texts: likeliest first.
+    tolerance: margins up to this count as none, in coordinates in which the texts' G have unit covariance.
+  """
+  num_classes = len(problem.task_weights)
+  if not np.ptp(texts.labels):
+    return Decision('constant', None, 0.0, np.tile(np.eye(num_classes)[texts.labels[0]], (texts.features.shape[1], 1)))
+  to_coordinates = separability.whitening(texts.features)
+  coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
+  for size in _sizes(len(texts.labels)):
+    kept = np.arange(size)
+    for attempt in range(_MAX_PROOFS):
+      found = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, tolerance)
+      if found.separable:
+        head = head if attempt else to_coordinates @ found.head
+        break
+      proof = found._replace(pairs=np.stack([kept[found.pairs[:, 0]], found.pairs[:, 1]], axis=1))
+      if is_exact(problem, texts.tokens, texts.labels, proof):
+        return Decision('certified', proof, float(texts.probs[proof.pairs[:, 0]].min()), head)
+      kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
+  is_right = separability.surely_right(texts.features, texts.labels, head)
+  outcome = 'separable' if is_right.all() else 'undecided'
+  return Decision(outcome, None, 0.0, head)
+
+
+def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
+  """Decide whether labels and weights of a certificate hold for the floats of the HMM; None if it is too large.
+
+  Ties go to the lower class. The weights prove that no head puts every label strictly first. Ties do not help either,
+  if a text of the proof has a label that is not the lowest.
+
+  Args:
+    problem: the model's chain, and the task that the labels are of.
+    tokens: x [n, T], with [MASK] (id V) after the end; the head sees G_1 of (MASK, x).
+    labels: [n].
+    found: the answer of the linear program on these inputs.
+  """
+  hmm, silent_probs, task_weights, *_ = problem
+  if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
+    return None
+  # Up to scale: neither a label nor a proof depends on the scale of a G, and integers are faster.
+  chain, silent, mu = exact_chain(hmm), as_integers(silent_probs)[0], as_integers(task_weights)[0]
+  inputs = np.unique(found.pairs[:, 0])
+  features = []
+  for sequence, label in zip(tokens[inputs].tolist(), labels[inputs]):
+    message = following(chain, sequence)
+    if (mu @ (silent * message[0])).argmax() != label:
+      return False
+    weights = chain.likelihoods[:-1, 0] @ (chain.start * message)[0]
+    features.append(weights // (np.gcd.reduce(weights) or 1))
+  pairs = np.stack([np.searchsorted(inputs, found.pairs[:, 0]), found.pairs[:, 1]], axis=1)
+  return separability.exact_certificate(features, labels[inputs], pairs, len(mu)) is not None
+
+
+def _sizes(most: int) -> Iterator[int]:
+  size = _FEWEST_TEXTS
+  while size < most:
+    yield size
+    size *= 2
+  yield most

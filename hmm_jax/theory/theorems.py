@@ -1,0 +1,109 @@
+"""The theorems by name: what each assumes, what it builds, and what it recovers."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hmm_jax.theory import assumptions, recovery
+from hmm_jax.theory.assumptions import Finding, Thresholds
+from hmm_jax.theory.problem import MemoryProblem, StateProblem
+from hmm_jax.theory.recovery import Construction
+
+# Each theorem's assumption on W; C.6 is 4.6 with several cells, and its assumption is called C.5.
+ON_EMISSIONS = {'3.3': '3.1', '3.6': '3.5', '4.3': '4.2', '4.6': '4.5', 'C.6': '4.5'}
+
+
+class Limits(NamedTuple):
+  """Thresholds and limits by which assumptions are decided.
+
+  Attributes:
+    thresholds: what counts as zero.
+    tolerance: of equal laws, absolute.
+    max_nodes: of the search for H* in Assumption 3.5.
+  """
+
+  thresholds: Thresholds
+  tolerance: float
+  max_nodes: int
+
+
+class Program(NamedTuple):
+  """A theorem as a program for one problem.
+
+  Attributes:
+    finding: of its assumption on W.
+    recovered: [K], what it recovers: all states, H*, all values of the memory, supp(mu).
+    prompt: [P, E], with no row where the theorem has no prompt.
+    head: with a column for each of `recovered`, and one of zeros.
+  """
+
+  finding: Finding
+  recovered: np.ndarray
+  prompt: np.ndarray
+  head: Any
+
+
+def finding(assumption: str, problem: Any, limits: Limits) -> Finding:
+  """Decide the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4.
+
+  Raises ValueError for another name.
+  """
+  hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
+  match assumption:
+    case '3.1':
+      return assumptions.non_degeneracy(hmm, thresholds)
+    case '3.2' if isinstance(problem, StateProblem):
+      both_laws = np.stack([hmm.initial_probs, problem.silent_probs])
+      return assumptions.regularity(hmm._replace(initial_probs=both_laws), thresholds)
+    case '3.2':
+      return assumptions.regularity(hmm, thresholds)
+    case '3.5':
+      return assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, limits.max_nodes)
+    case '4.2':
+      return assumptions.recoverable_hidden_states(hmm, problem.cell, thresholds)
+    case '4.4':
+      return assumptions.stationarity(hmm, thresholds, limits.tolerance)
+    case 'start':
+      return assumptions.silent_start(hmm, problem.silent_probs, thresholds, limits.tolerance)
+    case '4.5':
+      return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
+  raise ValueError(f'assumption is {assumption!r}; valid are 3.1, 3.2, 3.5, 4.2, 4.4, 4.5 and start')
+
+
+def construct(theorem: str, problem: Any, length: int, limits: Limits) -> Construction:
+  """The prompt and the head of the theorem for texts of length T; raises AssumptionError, or ValueError for another."""
+  hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
+  match theorem:
+    case '3.3':
+      return recovery.theorem_3_3(hmm, mu, problem.silent_probs, thresholds)
+    case '3.6':
+      return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, limits.max_nodes)
+    case '4.3':
+      return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
+    case '4.6' | 'C.6':
+      silent_probs, tolerance = problem.silent_probs, limits.tolerance
+      return recovery.theorem_4_6(hmm, mu, silent_probs, problem.cell, length, thresholds, tolerance)
+  raise ValueError(f'theorem is {theorem!r}; valid are {", ".join(ON_EMISSIONS)}')
+
+
+def program(theorem: str, problem: Any, length: int, limits: Limits) -> Program:
+  """The theorem as a program for texts of length T; raises AssumptionError."""
+  found = finding(ON_EMISSIONS[theorem], problem, limits)
+  recovery.require(found)
+  recovered = what_is_recovered(problem, found)
+  weights = identity_weights(problem.task_weights.shape[1], recovered)
+  built = construct(theorem, problem._replace(task_weights=weights), length, limits)
+  no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
+  return Program(found, recovered, built.get('prompt', no_prompt), built['head'])
+
+
+def what_is_recovered(problem: Any, found: Finding) -> np.ndarray:
+  """The states, or the values of a cell, whose posterior the theorem of that assumption gives, ascending."""
+  if isinstance(problem, MemoryProblem):
+    return found.witness['memory_values']
+  return found.witness.get('essential_states', np.arange(problem.hmm.num_states))
+
+
+def identity_weights(num_values: int, recovered: np.ndarray) -> np.ndarray:
+  """mu [K + 1, S] with a class for each of K recovered states or values, and a zero class that they are relative to."""
+  return np.vstack([np.eye(num_values)[recovered], np.zeros((1, num_values))])

@@ -1,0 +1,126 @@
+"""Multinomial logistic regression run to its optimum: a linear head on given features, without a schedule."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+import scipy.special
+
+from hmm_jax.tuning.heads import LinearHead
+
+# Feature directions with a singular value of at most this share of the largest are rounding error.
+_LEAST_DIRECTION = 1e-13
+# The least share of the linear decrease that the line search accepts (Armijo).
+_DECREASE = 1e-4
+
+
+class Converged(NamedTuple):
+  """A head at the optimum, and its accuracy.
+
+  Attributes:
+    head: float64.
+    gradient_norm: g, Euclidean, at the head. The loss is strongly convex with modulus `ridge`: it is at most g^2 / (2
+      ridge) above its minimum, and the head at most g / ridge from the minimiser.
+    num_iterations: steps of Newton's method.
+  """
+
+  head: LinearHead
+  gradient_norm: float
+  num_iterations: int
+
+
+def converged_head(
+  features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
+) -> Converged:
+  """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by Newton's method.
+
+  The start is 0, and a step is halved until it decreases the loss enough. The ridge makes the optimum unique. It also
+  shrinks the large weights that ill-conditioned features need, which `whitened_head` avoids.
+
+  Args:
+    features: [n, F] of any type; the arithmetic is float64.
+    labels: [n] ints below `num_classes`.
+    num_classes: C.
+    ridge: above 0.
+    tolerance: the largest entry of a converged gradient.
+    max_iterations: the limit on steps.
+
+  Raises:
+    ValueError: `ridge` is not positive, features are not finite, or the gradient is above `tolerance` after
+      `max_iterations`.
+
+  >>> features, labels = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
+  >>> found = converged_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ found.head.weights + found.head.bias).argmax(1).tolist()
+  [0, 0, 1, 1]
+  """
+  features = np.asarray(features, np.float64)
+  if not ridge > 0:
+    raise ValueError(f'ridge is {ridge}; valid is above 0: otherwise an optimum may not exist')
+  if not np.isfinite(features).all():
+    raise ValueError('features have an entry that is not finite; valid are finite numbers')
+  labels = np.asarray(labels)
+  are_labels = labels.dtype.kind in 'iu' and not (labels.size and (labels.min() < 0 or labels.max() >= num_classes))
+  if not are_labels or labels.shape != (len(features),):
+    raise ValueError(
+      f'labels have shape {labels.shape}; valid are {len(features)} integers from 0 to {num_classes - 1}'
+    )
+  with_ones = np.append(features, np.ones((len(features), 1)), axis=1)
+  weights = np.zeros((with_ones.shape[1], num_classes))
+  loss, probs = _loss(weights, with_ones, labels, ridge)
+  for iteration in range(max_iterations + 1):
+    gradient = with_ones.T @ (probs - np.eye(num_classes)[labels]) / len(features) + ridge * weights
+    if np.abs(gradient).max() <= tolerance:
+      return Converged(LinearHead(weights[:-1], weights[-1]), float(np.linalg.norm(gradient)), iteration)
+    direction = -np.linalg.solve(_hessian(with_ones, probs, ridge), gradient.ravel()).reshape(gradient.shape)
+    slope, rounding = (direction * gradient).sum(), 4 * np.finfo(np.float64).eps * abs(loss)
+    for step in 0.5 ** np.arange(60):
+      new_loss, new_probs = _loss(weights + step * direction, with_ones, labels, ridge)
+      if new_loss <= loss + _DECREASE * step * slope + rounding:
+        break
+    weights, loss, probs = weights + step * direction, new_loss, new_probs
+  raise ValueError(
+    f'max_iterations is {max_iterations}, not converged; valid is more, or tolerance above {np.abs(gradient).max():.2g}'
+  )
+
+
+def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Converged:
+  """The `converged_head` of whitened features (mean 0, covariance 1), as a head on the features themselves.
+
+  The coordinates are singular vectors of the centred features [n, F], without those whose singular value is at most
+  1e-13 of the largest, such as the sum of probabilities. Ridge and gradient norm refer to these coordinates.
+
+  >>> features, labels = np.array([[0.0], [1e-6], [2e-6], [3e-6]]), np.array([0, 0, 1, 1])
+  >>> found = whitened_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ found.head.weights + found.head.bias).argmax(1).tolist()
+  [0, 0, 1, 1]
+  """
+  features = np.asarray(features, np.float64)
+  center = features.mean(0)
+  _, sizes, directions = np.linalg.svd(features - center, full_matrices=False)
+  kept = sizes > _LEAST_DIRECTION * sizes[0]
+  to_coordinates = math.sqrt(len(features)) * directions[kept].T / sizes[kept]
+  found = converged_head((features - center) @ to_coordinates, labels, **how)
+  weights = to_coordinates @ found.head.weights
+  return found._replace(head=LinearHead(weights, found.head.bias - center @ weights))
+
+
+def _loss(weights: np.ndarray, with_ones: np.ndarray, labels: np.ndarray, ridge: float) -> tuple[float, np.ndarray]:
+  """The penalised cross-entropy of weights [F, C], and the probabilities of classes [n, C]."""
+  log_probs = scipy.special.log_softmax(with_ones @ weights, axis=1)
+  loss = -log_probs[np.arange(len(labels)), labels].mean() + ridge / 2 * (weights**2).sum()
+  return loss, np.exp(log_probs)
+
+
+def _hessian(with_ones: np.ndarray, probs: np.ndarray, ridge: float) -> np.ndarray:
+  """The second derivative [F C, F C] of the penalised cross-entropy, whose weights are in the order [F, C]."""
+  (n, num_features), num_classes = with_ones.shape, probs.shape[1]
+  curvature = np.empty((num_features, num_classes, num_features, num_classes))
+  for c in range(num_classes):
+    for d in range(num_classes):
+      shares = probs[:, c] * ((c == d) - probs[:, d]) / n
+      curvature[:, c, :, d] = (with_ones * shares[:, None]).T @ with_ones
+  flat = curvature.reshape(num_features * num_classes, -1)
+  flat[np.diag_indices_from(flat)] += ridge
+  return flat

@@ -1,0 +1,192 @@
+"""Downstream tasks: inputs, `task_weights` (the paper's mu), labels from the exact posterior, degeneracy."""
+
+from collections.abc import Callable
+import functools
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array, lax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from hmm_jax._support import arguments, compilation, float64
+from hmm_jax._support.blocks import even_size, in_blocks
+from hmm_jax.distributions.hmm import Distribution, HMM, token_likelihoods
+from hmm_jax.distributions.memory_hmm import cell_posterior, MemoryHMM
+from hmm_jax.distributions.sampling import sample_corpus
+from hmm_jax.inference.posterior import forward_backward
+
+_MAX_REDRAWS = 1000
+# Entries of the likelihood rows in a block of labelled inputs.
+LABELLED_ENTRIES = 2**24
+
+
+class Task(NamedTuple):
+  """A draw of `task_weights` and what it labels.
+
+  Attributes:
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}], or `silent_state_probs` in
+      its place; or [C, M] and the posterior of a memory cell.
+    labels: [n] int32, of the inputs the task was drawn for.
+    redraws: how many draws before this one gave every training input the same label.
+    margins: [n] float64, the gap between the two best scores of each input, in units of score.
+
+  >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8]]), num_train=2)
+  >>> task.task_weights.shape, bool(task.labels[0] == task.labels[1])
+  ((2, 2), False)
+  """
+
+  task_weights: Array | np.ndarray
+  labels: np.ndarray
+  redraws: int
+  margins: np.ndarray
+
+
+def draw_task_weights(
+  key: Array, num_states: int, *, num_nonzero: int = 6, num_classes: int = 2, with_replacement: bool = False
+) -> Array:
+  """mu [C, H] with `num_nonzero` standard normal entries at uniformly random places, all of them if fewer exist.
+
+  The places are distinct, or drawn with replacement as in the released code.
+
+  >>> int((draw_task_weights(jax.random.key(0), num_states=5) != 0).sum())
+  6
+  """
+  key_places, key_values = jax.random.split(key)
+  size = num_classes * num_states
+  places = jax.random.choice(key_places, size, (min(num_nonzero, size),), replace=with_replacement)
+  values = jax.random.normal(key_values, places.shape)
+  return jnp.zeros(size).at[places].set(values).reshape(num_classes, num_states)
+
+
+_draw_task_weights = jax.jit(
+  draw_task_weights,
+  static_argnames=('num_states', 'num_nonzero', 'num_classes', 'with_replacement'),
+  compiler_options=compilation.UNFUSED,
+)
+
+
+@arguments.converted
+def mask_first(tokens: Array | np.ndarray, num_tokens: int) -> Array:
+  """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`).
+
+  >>> mask_first(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
+  [[4, 1, 2]]
+  """
+  return jnp.asarray(tokens, jnp.int32).at[..., 0].set(num_tokens)
+
+
+@functools.partial(
+  jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'), compiler_options=compilation.ONCE
+)
+def draw_texts(
+  key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
+) -> tuple[Array, Array]:
+  """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
+  documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
+  return mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
+
+
+def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
+  """Wrap `posterior(hmm, inputs)`: float64, in blocks of inputs that bound the memory of their messages."""
+  compiled = jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block)))
+  on_block = float64.in_float64(lambda hmm, block: compiled(float64.put(hmm), block))
+
+  @arguments.converted
+  @functools.wraps(posterior)
+  def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+    arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
+    size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
+    return in_blocks(functools.partial(on_block, hmm), inputs, size)
+
+  return in_float64_blocks
+
+
+@_in_float64_blocks
+def first_state_probs(hmm: Distribution, inputs: Array) -> Array:
+  """P[H_1 | X_{-1}] in float64, [n, E], of the joint state, for inputs [n, T] whose first token is [MASK].
+
+  >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> first_state_probs(hmm, np.array([[2, 1, 0], [2, 0, 1]])).tolist()
+  [[1.0, 0.0], [0.0, 1.0]]
+  """
+  rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
+  return forward_backward(hmm, rows).leave_one_out_probs[:, 0]
+
+
+@_in_float64_blocks
+def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
+  """The released code's law for labels: transition_matrix @ P[H_2 | X_{-1}] in float64, [n, H], of inputs [n, T].
+
+  Its `generate_data.py` has no [MASK] yet: the text X_2, ..., X_T is a document of its own, whose first state H_2 has
+  the law `initial_probs`. The product stands for the posterior of a silent state before it. It equals
+  `first_state_probs` if `initial_probs` is uniform and the columns of the transition matrix sum to 1, as in every
+  random draw.
+  """
+  text = inputs[:, 1:]
+  posterior = forward_backward(hmm, token_likelihoods(hmm, text, text != hmm.num_tokens))
+  return jnp.matmul(posterior.smoothed_probs[:, 0], hmm.transition_matrix.T, precision=lax.Precision.HIGHEST)
+
+
+@_in_float64_blocks
+def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
+  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK].
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
+  >>> memory_probs(hmm, np.array([[4, 1, 2, 3, 0]])).shape
+  (1, 1, 2)
+  """
+  return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
+
+
+def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0) -> np.ndarray:
+  """The posterior that labels inputs [n, T]: `first_state_probs` [n, H], or a memory's `cell` of `memory_probs`."""
+  if isinstance(distribution, MemoryHMM):
+    return memory_probs(distribution, inputs)[:, cell]
+  return first_state_probs(distribution, inputs)
+
+
+@arguments.converted
+def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
+  """Draw `task_weights` until the first `num_train` inputs do not all share one label.
+
+  Args:
+    key: a PRNG key; draw a uses fold_in(key, a).
+    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of `memory_probs`;
+      training inputs first.
+    num_train: how many of them are training inputs.
+    **how: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
+
+  Raises:
+    ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
+
+  >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), num_train=2, num_nonzero=4)
+  >>> bool((task.labels == (np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]) @ task.task_weights.T).argmax(1)).all())
+  True
+  """
+  for redraws in range(_MAX_REDRAWS):
+    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
+    task = labelled(weights, state_probs)
+    if np.ptp(task.labels[:num_train]):
+      return task._replace(redraws=redraws)
+  raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
+
+
+@arguments.converted
+def labelled(task_weights: Array | np.ndarray, state_probs: np.ndarray) -> Task:
+  """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]."""
+  scores = np.asarray(state_probs, np.float64) @ np.asarray(task_weights, np.float64).T
+  return Task(task_weights, scores.argmax(-1).astype(np.int32), 0, margins=np.diff(np.sort(scores))[:, -1])
+
+
+@arguments.converted
+def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
+  """The share of test labels equal to the commonest training label; leading axes are batches.
+
+  >>> float(majority_accuracy(np.array([0, 1, 1]), np.array([1, 1, 0, 1])))
+  0.75
+  """
+  commonest = scipy.stats.mode(np.asarray(train_labels), axis=-1, keepdims=True).mode
+  return (test_labels == commonest).mean(-1)

@@ -1,0 +1,97 @@
+"""The best linear head on finitely many inputs, against all that there are: half-planes, and intervals on a line."""
+
+import itertools
+
+from hmm_cases import float32_hmm
+import numpy as np
+import pytest
+import rationals
+
+from hmm_jax.tuning import best_head as best_head_lib, tasks
+from hmm_jax.tuning.separability import exact_certificate
+
+# Features are what they are: no G is hidden behind them.
+HOW = dict(error=0.0, tolerance=1e-9, max_rounds=2, max_certificates=100)
+
+
+def best_head(features, labels, starts=(), **how):
+  return best_head_lib.best_head(features, labels, 2, starts, **{**HOW, **how})
+
+
+def num_right(found, features, labels):
+  return ((features @ found.head).argmax(1) == labels).sum()
+
+
+def is_proof(features, labels, inputs):
+  """Decide it for two classes, the floats being the fractions that they stand for."""
+  pairs = [(index, 1 - label) for index, label in enumerate(labels[inputs])]
+  return exact_certificate(rationals.exact(features[inputs]), labels[inputs], pairs, 2) is not None
+
+
+def most_by_half_planes(features, labels):
+  """The most points in general position on the triangle of three tokens that a line gets right, of every line."""
+  points, wanted = features[:, :2], labels.astype(bool)
+  best = max(wanted.sum(), (~wanted).sum())
+  for first, second in itertools.combinations(range(len(points)), 2):
+    normal = np.array([[0, 1], [-1, 0]]) @ (points[second] - points[first])
+    sides = (points - points[first]) @ normal > 0
+    # A line through two points can be moved and turned so that each is on either side.
+    others = np.delete(sides == wanted, [first, second])
+    best = max(best, 2 + others.sum(), 2 + (~others).sum())
+  return best
+
+
+@pytest.mark.parametrize(('seed', 'n'), [(0, 9), (1, 9), (2, 9), (3, 9), (0, 40)])
+def test_the_best_of_all_half_planes_is_found_and_bounded(seed, n):
+  """Over three tokens, and certificates are disjoint, each one in exact arithmetic."""
+  rng = np.random.default_rng(seed)
+  features, labels = rng.dirichlet(np.ones(3), n), rng.integers(2, size=n)
+  most, found = most_by_half_planes(features, labels), best_head(features, labels)
+  assert num_right(found, features, labels) == most <= n - len(found.certificates)
+  assert found.accuracy_at_most == 1 - len(found.certificates) / n and found.residual < 1e-11
+  assert found.separable == (most == n) == (not found.certificates)
+  assert len(set().union(*found.certificates)) == sum(map(len, found.certificates))
+  assert all(is_proof(features, labels, inputs) for inputs in found.certificates)
+
+
+def test_a_proof_holds_for_all_that_features_may_be():
+  """Where it is given, each of the extreme features has positive weights in exact arithmetic; else some may not."""
+  rng, error, outcomes = np.random.default_rng(7), 0.03, set()
+  for _ in range(40):
+    features, labels = rng.dirichlet(np.ones(3), 4), rng.permutation([0, 0, 1, int(rng.integers(2))])
+    proven = bool(best_head(features, labels, error=error).certificates)
+    signs = rng.choice([-1, 1], (8, 4, 3))
+    holds = all(is_proof(features * (1 + error * sign), labels, np.arange(4)) for sign in signs)
+    outcomes.add((proven, holds))
+  assert outcomes == {(True, True), (False, False), (False, True)}
+
+
+def test_fewer_pairs_than_a_proof_takes_are_none():
+  """Two inputs that are one in floats, with both labels, may be two without rounding: that is not for floats to say."""
+  features = np.random.default_rng(0).dirichlet(np.ones(3), 20)
+  features[1] = features[0]
+  labels = (features[:, 0] > features[0, 0]).astype(int)
+  labels[1] = 1
+  found = best_head(features, labels)
+  assert (num_right(found, features, labels), found.accuracy_at_most, found.separable) == (19, 1, None)
+
+
+@pytest.mark.slow
+def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
+  """Every posterior, against exact arithmetic on the same floats, and the bound is no more than a thousandfold."""
+  hmm = float32_hmm(0, 4, 5)
+  tokens = np.insert(np.random.default_rng(0).integers(5, size=(3, 8)), 0, 5, axis=1)
+  chain = hmm._make(map(rationals.exact, hmm))
+  exact = [rationals.state_probs(chain, rationals.likelihood_rows(chain, text), 0, True) for text in tokens.tolist()]
+  error = np.abs(rationals.exact(tasks.first_state_probs(hmm, tokens)) / np.array(exact) - 1).max()
+  assert 0 < error < best_head_lib.relative_error(hmm, 9) < 1000 * error
+
+
+def test_what_is_asked_for_ends_the_search():
+  """No more certificates than asked for; and a start that is better than what no rounds find is not lost."""
+  rng = np.random.default_rng(2)
+  features, labels = rng.dirichlet(np.ones(4), 60), rng.integers(2, size=60)
+  whole, alone = (best_head(features, labels, max_rounds=rounds, max_certificates=2) for rounds in (2, 0))
+  given = best_head(features, labels, starts=[whole.head], max_rounds=0, max_certificates=0)
+  reached = [num_right(found, features, labels) for found in (alone, whole, given)]
+  assert reached[0] < reached[1] == reached[2] and [len(whole.certificates), len(given.certificates)] == [2, 0]

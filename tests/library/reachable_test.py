@@ -1,0 +1,46 @@
+"""Facts about what a chain can reach and scores that are linear there: every text enumerated, state path by path."""
+
+from fractions import Fraction
+import itertools
+
+import numpy as np
+import pytest
+from rationals import exact_hmm, path_weights
+
+from hmm_jax._support.rational.algebra import exact
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.tuning.reachable import linear_score, reachable
+
+SHAPES = [(2, 2), (3, 2), (3, 3), (4, 2), (4, 3)]
+
+
+def rational_hmms(rng):
+  """Two of each shape, of rows of sixteenths with zeros among them."""
+  rows = lambda *shape: rng.multinomial(16, np.ones(shape[-1]) / shape[-1], shape[:-1]) / 16
+  return [HMM(rows(H), rows(H, H), rows(H, num_tokens)) for H, num_tokens in SHAPES for _ in range(2)]
+
+
+def likelihoods(hmm, length):
+  """P[x | H_1 = h] [n, H] of each text x of `length` tokens after the [MASK], a sum over paths of `Fraction`s."""
+  hmm, anywhere = exact_hmm(hmm), np.full(hmm.num_states, Fraction(1))
+  texts = itertools.product(range(hmm.num_tokens), repeat=length)
+  return np.array([path_weights(anywhere, *hmm[1:], (None, *text), 0) for text in texts], object)
+
+
+def test_linear_is_what_least_squares_over_all_texts_leaves_nothing_of():
+  """b^T G(x) P[x from H_1] = mu^T P[H_0, x] for every text, exactly, with the b of float64 least squares."""
+  rng, answers = np.random.default_rng(3), set()
+  for hmm, length in itertools.product(rational_hmms(rng), (1, 3)):
+    mu, silent = rng.integers(-3, 4, (3, hmm.num_states)) / 4, hmm.initial_probs @ hmm.transition_matrix
+    found, rows = linear_score(hmm, reachable(hmm, length), mu, silent), likelihoods(hmm, length)
+    relative = (mu[:-1] - mu[-1]).T
+    G, scores = (rows * exact(hmm.initial_probs)) @ exact(hmm.emission_matrix), (rows * exact(silent)) @ exact(relative)
+    fit = np.linalg.lstsq(np.float64(G), np.float64(scores))[0]
+    assert (found.head is not None) == np.allclose(np.float64(G) @ fit, np.float64(scores), rtol=0, atol=1e-9)
+    if found.head is not None:
+      assert (G @ found.head == scores).all()
+      np.testing.assert_allclose(np.float64(found.head), fit, atol=1e-9)
+      osc_b, osc_mu = np.ptp(fit, axis=0), np.ptp(relative, axis=0)
+      assert found.size == pytest.approx(max(osc_b[osc_mu > 0] / osc_mu[osc_mu > 0]))
+    answers.add(found.head is None)
+  assert answers == {True, False}

@@ -1,0 +1,91 @@
+"""Facts about linear separability: points on a line, verified heads, and proofs checked term by term."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from hmm_jax.tuning.separability import exact_certificate, linear_separation
+
+TOLERANCE = 1e-9
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+# Distributions over two tokens are points on a line, (p, 1 - p).
+MIDDLE_APART = [[Fraction(p, 5), Fraction(5 - p, 5)] for p in (1, 3, 4)]
+
+
+def combination(features, labels, pairs, weights, num_classes):
+  """sum of lambda (e_y - e_c) (x) G over the pairs, entry by entry, in the numbers of its arguments."""
+  total = [[0] * len(features[0]) for _ in range(num_classes)]
+  for (index, other), weight in zip(pairs, weights, strict=True):
+    for v, value in enumerate(features[index]):
+      total[labels[index]][v] += weight * value
+      total[other][v] -= weight * value
+  return total
+
+
+def assert_head_is_right(found, features, labels):
+  """The head's least lead is the margin."""
+  scores = features @ found.head
+  own = scores[np.arange(len(labels)), labels]
+  scores[np.arange(len(labels)), labels] = -np.inf
+  assert TOLERANCE < found.margin == pytest.approx((own - scores.max(-1)).min()) and not len(found.pairs)
+
+
+def assert_weights_prove(found, features, labels, num_classes):
+  """Positive weights of pairs of an input and another class, with sum 1, under which all cancels."""
+  assert found.margin <= TOLERANCE and (found.weights > 0).all() and found.weights.sum() == pytest.approx(1)
+  assert all(labels[index] != other for index, other in found.pairs)
+  rest = np.abs(combination(features, labels, found.pairs, found.weights, num_classes)).max()
+  assert rest == pytest.approx(found.residual, abs=1e-14) and rest < 1e-9
+
+
+@pytest.mark.parametrize('num_classes', [2, 3])
+def test_points_on_a_line_are_separable_where_their_classes_are_intervals(num_classes):
+  """For two tokens a head is a row of thresholds: both answers, on random points, by sorting."""
+  rng, answers = np.random.default_rng(num_classes), []
+  for _ in range(20):
+    points, labels = rng.choice(50, 5, replace=False) / 50, rng.integers(num_classes, size=5)
+    runs = 1 + np.count_nonzero(np.diff(labels[np.argsort(points)]))
+    features = np.stack([points, 1 - points], axis=1)
+    found = linear_separation(features, labels, num_classes, TOLERANCE)
+    assert found.separable == (runs == len(set(labels.tolist())))
+    if found.separable:
+      assert_head_is_right(found, features, labels)
+    else:
+      assert_weights_prove(found, features, labels, num_classes)
+    answers.append((found.separable, len(set(labels.tolist()))))
+  assert {(True, num_classes), (False, num_classes)} <= set(answers)
+
+
+def test_margins_up_to_the_tolerance_count_as_none():
+  """Two points at a distance of 1e-4 have a margin of twice that."""
+  features = np.array([[0.5, 0.5], [0.5 + 1e-4, 0.5 - 1e-4]])
+  assert [linear_separation(features, [0, 1], 2, most).separable for most in (1.9e-4, 2.1e-4)] == [True, False]
+
+
+def test_a_certificate_is_the_exact_mixture():
+  """A point of class 1 a third of the way between two of class 0 is their mixture by 1/3 and 2/3, halved.
+
+  Two of its copies that differ by one unit in the last place are no proof, and those that do not are.
+  """
+  labels, pairs, middle = [0, 1, 0], [(0, 1), (1, 0), (2, 1)], MIDDLE_APART[1]
+  weights = exact_certificate(MIDDLE_APART, labels, pairs, 2)
+  assert weights == [THIRD / 2, HALF, THIRD]
+  assert combination(MIDDLE_APART, labels, pairs, weights, 2) == [[0, 0], [0, 0]]
+  for shift, proof in ((Fraction(1, 2**60), None), (0, [HALF, HALF])):
+    assert exact_certificate([middle, [middle[0] + shift, middle[1] - shift]], [0, 1], pairs[:2], 2) == proof
+
+
+@pytest.mark.parametrize(
+  ('features', 'labels', 'pairs'),
+  [
+    (MIDDLE_APART, [0, 1, 0], [(0, 1), (1, 0)]),
+    (MIDDLE_APART, [0, 1, 1], [(0, 1), (1, 0), (2, 0)]),
+    ([*MIDDLE_APART, MIDDLE_APART[1]], [0, 1, 0, 1], [(0, 1), (1, 0), (2, 1), (3, 0)]),
+    (MIDDLE_APART, [0, 1, 0], []),
+  ],
+  ids=['a pair short', 'separable', 'two proofs', 'none'],
+)
+def test_what_is_no_unique_proof_is_none(features, labels, pairs):
+  """None where pairs are missing, the data is separable (a weight would be negative), or proofs are several."""
+  assert exact_certificate(features, labels, pairs, 2) is None

@@ -1,0 +1,48 @@
+"""What is known of linear heads on all texts of a problem: rare tokens, ties, and proofs that are confirmed."""
+
+import numpy as np
+
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.theory import certificates, enumeration
+from hmm_jax.theory.problem import sparse_probs, StateProblem
+from hmm_jax.tuning import separability
+
+TOLERANCE = 1e-9
+
+
+def decided(problem, length=4):
+  texts = enumeration.possible_texts(problem, length)
+  texts = texts.where(texts.gaps > TOLERANCE)
+  return problem, texts, certificates.decide(problem, texts, TOLERANCE)
+
+
+def random_problem(seed):
+  """H = 4 over two tokens, decided."""
+  rng = np.random.default_rng(seed)
+  hmm = HMM(rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4), rng.dirichlet(np.ones(2), 4))
+  return decided(StateProblem(hmm, hmm.initial_probs, np.array([rng.standard_normal(4), np.zeros(4)])))
+
+
+def test_rare_tokens_are_no_obstacle():
+  """A head that reads tokens of probability 1e-12 is found; with independent columns Theorem 3.3 promises one."""
+  rng = np.random.default_rng(1)
+  emission_matrix = np.hstack([rng.dirichlet(np.ones(2), 3), 1e-12 * rng.random((3, 1))])
+  hmm = HMM(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), emission_matrix)
+  _, texts, decision = decided(StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]])))
+  assert set(texts.labels) == {0, 1} and decision.outcome == 'separable'
+
+
+def test_surely_right_is_no_tie_and_no_rounding():
+  """Scores that are equal but for rounding put no label first."""
+  for ahead, expected in ((1e-15, [False, False]), (1e-3, [True, False]), (-1e-3, [False, True])):
+    head = np.array([[1 + ahead, 1], [1, 1]])
+    assert separability.surely_right(np.full((2, 2), 0.5), np.array([0, 1]), head).tolist() == expected
+
+
+def test_a_proof_is_confirmed_with_its_own_labels_alone():
+  """Another label of one of its texts breaks it."""
+  problem, texts, decision = next(one for one in map(random_problem, range(8)) if one[2].proof)
+  index, other = decision.proof.pairs[0]
+  assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof)
+  texts.labels[index] = other
+  assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof) is False

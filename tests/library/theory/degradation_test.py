@@ -1,0 +1,103 @@
+"""Facts about ideal conditions made worse by a known amount."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from oracles import log_space_conditional, rows_of
+import pytest
+
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.theory import assumptions, counterexamples
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.degradation import leaking, Noisy, NoisyModel, weighted_head, with_smallest_singular_value
+from hmm_jax.tuning.heads import LinearHead
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+RNG = np.random.default_rng(1)
+DRAWN = HMM(*(RNG.dirichlet(np.full(size, 0.5), shape).astype(np.float32) for size, shape in ((4, ()), (4, 4), (6, 4))))
+TOKENS = np.unique(RNG.integers(7, size=(400, 5), dtype=np.int32), axis=0)
+MODEL = NoisyModel(6, reach=1)
+
+
+@jax.jit
+def _predict(params, tokens):
+  return MODEL.predict(params, MODEL.embed(params, tokens))
+
+
+def _noisy(scale, salt=1, tokens=TOKENS, forgetting=0.0):
+  params = Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt), jnp.float32(forgetting))
+  return np.asarray(_predict(params, tokens), np.float64)
+
+
+def _exact(tokens=TOKENS):
+  return log_space_conditional(DRAWN, rows_of(DRAWN, tokens))
+
+
+@pytest.mark.slow
+def test_a_short_context_is_the_exact_model_of_fewer_tokens():
+  """Forgetting all is G of the input with [MASK] wherever a token is further off than `reach`; less is the mixture."""
+  times = np.arange(5)
+  nearby = np.stack([_exact(np.where(abs(times - now) <= 1, TOKENS, 6))[:, now] for now in times], axis=1)
+  for forgetting in (0.0, 0.3, 1.0):
+    mixture = (1 - forgetting) * _exact() + forgetting * nearby
+    np.testing.assert_allclose(_noisy(0.0, forgetting=forgetting), mixture, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
+  """The same input meets the same noise in any batch; another token, or another salt, other noise everywhere."""
+  changed = np.where(np.arange(5) == 4, (TOKENS + 1) % 6, TOKENS)
+  noise = lambda tokens, salt=1: np.log(_noisy(0.3, salt, tokens) / _exact(tokens))
+  np.testing.assert_allclose(noise(TOKENS[::-1])[::-1], noise(TOKENS), atol=1e-5)
+  for other in (noise(changed), noise(TOKENS, salt=2)):
+    assert (np.abs(other - noise(TOKENS)).max((1, 2)) > 0.1).all()
+
+
+@pytest.mark.slow
+def test_noise_is_standard_normal_on_log_probabilities():
+  """log(noisy / G) less its mean over tokens has variance scale^2 (1 - 1/V), and is uncorrelated over inputs."""
+  shifts = np.log(_noisy(0.01) / _exact()) / 0.01
+  residuals = shifts - shifts.mean(-1, keepdims=True)
+  np.testing.assert_allclose(residuals.var(), 5 / 6, rtol=0.05)
+  pairs = np.corrcoef(residuals.reshape(len(residuals), -1))
+  assert np.abs(pairs - np.eye(len(pairs))).mean() < 0.2
+
+
+@pytest.mark.parametrize('target', [0.05, 1e-6])
+def test_the_smallest_singular_value_is_what_was_asked_for(target):
+  """W keeps distributions in its columns, all but state 1 as they were."""
+  worse = with_smallest_singular_value(DRAWN, target).emission_matrix
+  np.testing.assert_allclose(np.linalg.svd(worse, compute_uv=False)[-1], target, rtol=1e-6)
+  np.testing.assert_allclose(worse.sum(-1), 1, atol=1e-6)
+  np.testing.assert_array_equal(np.delete(worse, 1, 0), np.delete(DRAWN.emission_matrix, 1, 0))
+
+
+@pytest.mark.parametrize(('num_states', 'target'), [(4, 0.0), (4, 2.0), (7, 1e-3)])
+def test_a_singular_value_out_of_reach_is_refused(num_states, target):
+  """Zero, one above what W has, and any where more states than tokens have none."""
+  emission_matrix = np.resize(DRAWN.emission_matrix, (num_states, 6))
+  with pytest.raises(ValueError, match='target'):
+    with_smallest_singular_value(DRAWN._replace(emission_matrix=emission_matrix), target)
+
+
+def test_a_leak_breaks_assumption_3_5_but_for_its_threshold():
+  """B moves out of H* with the given probability; the assumption fails exactly, and holds over a threshold above it."""
+  hmm = counterexamples.head_fails_prompt_succeeds().hmm
+  leaked = leaking(hmm, np.array([2]), np.array([0, 1]), 0.1)
+  np.testing.assert_allclose(leaked.transition_matrix, [*hmm.transition_matrix[:2], [0.45, 0.45, 0.1]])
+  for support, holds in ((0.0, False), (0.11, True)):
+    found = assumptions.relaxed_non_degeneracy(leaked, np.eye(3)[:2], Thresholds(support, rank=1e-12), 1000)
+    assert found.holds == holds
+
+
+def test_the_weighted_inverse_is_that_of_generalised_least_squares():
+  """M (W^T S^-1 W)^-1 W^T S^-1; errors of rounding leave M W^+."""
+  rng = np.random.default_rng(3)
+  errors = rng.normal(size=(500, 6)) * [1, 0.1, 2, 0.3, 1, 0.01] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+  W, M = rng.dirichlet(np.ones(6), 3).T, rng.normal(size=(2, 3))
+  inverse = W.T @ np.linalg.inv(errors.T @ errors / 500)
+  least_variance, head = np.linalg.solve(inverse @ W, inverse), LinearHead((M @ np.linalg.pinv(W)).T, np.zeros(2))
+  for scale, expected in ((1, M @ least_variance), (1e-9, head.weights.T)):
+    found = weighted_head(head, W, scale * errors, 1e-9).weights.T
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

@@ -1,0 +1,113 @@
+"""The constructions of the theorems as trainables, and what they need: exact labels on every text of a small length.
+
+That their scores are those of the constructions in fractions is in `scoring_test.py`.
+"""
+
+import itertools
+
+from conftest import at, contradictory_memory, contradictory_states, in_float64
+import jax
+import numpy as np
+import pytest
+from theory_cases import drawn, EXACT, LIMITS
+
+from hmm_jax.models.model import ExactModel
+from hmm_jax.theory import recovery, theorems
+from hmm_jax.theory.assumptions import AssumptionError, Thresholds
+from hmm_jax.theory.problem import StateProblem
+from hmm_jax.theory.rational_constructions import exact_construction
+from hmm_jax.tuning import tuner as tuner_lib
+from hmm_jax.tuning.heads import Attention, Linear
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('theorem', 'problem'), [('3.6', contradictory_states()), ('4.6', contradictory_memory())])
+def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
+  """On the exact model a tuner's scores have the argmax of the exact ones, and are 0 where those are.
+
+  That holds of every text in R, [MASK]s among its tokens, also where prompt and text contradict each other.
+  """
+  hmm, num_classes, with_states = problem.hmm, len(problem.task_weights), isinstance(problem, StateProblem)
+  head = Linear(num_classes)
+  if not with_states:
+    head = Attention(num_classes, hmm.num_states + 1, hmm.memory_size * hmm.num_states, temperature=0.0)
+  tuner = tuner_lib.Tuner(ExactModel(hmm.num_tokens), head, tuner_lib.Prompt(1, 0.5))
+  construction = theorems.construct(theorem, problem, 3, LIMITS)
+  texts = np.array(list(itertools.product(range(hmm.num_tokens + 1), repeat=3)))
+  inputs = np.insert(texts, 0, hmm.num_tokens, axis=1) if with_states else texts
+
+  @jax.jit
+  def scored(trainable, frozen, inputs):
+    trainable, features = at(trainable, None), tuner.features(frozen, inputs)
+    return tuner.scores(trainable, frozen, features)[0]
+
+  exact, seen = exact_construction(problem, theorem), set()
+  for text, scores in zip(texts.tolist(), in_float64(scored, construction, hmm, inputs)):
+    if exact.posterior(text).any() if with_states else exact.in_region(text):
+      label = exact.scores(text)[0].astype(float)
+      if label.any():
+        np.testing.assert_allclose(scores / np.abs(scores).max(), label / np.abs(label).max(), atol=1e-9)
+      else:
+        np.testing.assert_allclose(scores, 0, atol=1e-12)
+      seen.add((bool(label.any()), int(scores.argmax())))
+  assert seen >= {(True, 0), (True, 1), (False, 0)}
+
+
+# What becomes of a field: all states say the same, a cycle, and a start that lacks a state.
+BROKEN = {
+  'emission_matrix': lambda old: np.broadcast_to(old.reshape(-1, old.shape[-1])[0], old.shape),
+  'transition_matrix': lambda old: np.roll(np.eye(len(old)), 1, axis=1),
+  'initial_probs': lambda old: np.insert(np.full(len(old) - 1, 1 / (len(old) - 1)), 1, 0),
+}
+BROKEN['silent_probs'] = BROKEN['initial_probs']
+
+
+@pytest.mark.parametrize(
+  ('field', 'theorem', 'statement'),
+  [
+    ('emission_matrix', '3.3', '3.1'),
+    ('emission_matrix', '3.6', '3.5'),
+    ('emission_matrix', '4.3', '4.2'),
+    ('emission_matrix', '4.6', '4.5'),
+    ('emission_matrix', 'C.6', 'C.5'),
+    *itertools.product(['transition_matrix', 'initial_probs', 'silent_probs'], ['3.3', '3.6'], ['3.2']),
+    *itertools.product(['initial_probs', 'silent_probs'], ['4.6', 'C.6'], ['4.4 relaxed']),
+  ],
+)
+def test_a_theorem_is_refused_where_an_assumption_fails(field, theorem, statement):
+  """The finding names the assumption: independent columns, an ergodic chain, or the law of the start."""
+  problem = drawn(theorem)
+  if field == 'silent_probs':
+    problem = problem._replace(silent_probs=BROKEN[field](problem.silent_probs))
+  else:
+    problem = problem._replace(hmm=problem.hmm._replace(**{field: BROKEN[field](getattr(problem.hmm, field))}))
+  for build in (theorems.construct, theorems.program):
+    with pytest.raises(AssumptionError) as error:
+      build(theorem, problem, 3, LIMITS)
+    assert error.value.finding.statement == f'Assumption {statement}' and not error.value.finding.holds
+
+
+def test_a_number_that_no_statement_has_is_refused():
+  problem = contradictory_memory()
+  with pytest.raises(ValueError, match="assumption is '4.7'; valid are 3.1"):
+    theorems.finding('4.7', problem, LIMITS)
+  with pytest.raises(ValueError, match="theorem is '4.5'; valid are 3.3"):
+    theorems.construct('4.5', problem, 3, LIMITS)
+
+
+def test_the_region_takes_mass_up_to_epsilon_for_none():
+  """A posterior that leaves H* by no more than the support threshold counts, one of zeros does not."""
+  problem = contradictory_memory()
+  finding = theorems.finding('4.5', problem, LIMITS)._replace(thresholds=Thresholds(0.125, 1e-9))
+  probs = np.array([[0.875, 0.125], [0, 1], [0.75, 0.25], [0, 0]])
+  found = recovery.recoverable_positions(problem.hmm, probs, finding)
+  assert finding.witness['recoverable_states'].tolist() == [0] and found.tolist() == [True, False, False, False]
+
+
+def test_a_mass_that_predictions_do_not_tell_is_refused():
+  """A third state that says what two others say together can have their mass."""
+  hmm = contradictory_states().hmm._replace(emission_matrix=np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5]]))
+  with pytest.raises(ValueError, match='states'):
+    recovery.mass_weights(hmm, [0, 1], EXACT)

@@ -1,0 +1,77 @@
+"""What the exact model says, the factor r_x and what a construction reads: all agree with exact fractions."""
+
+import itertools
+
+import numpy as np
+import pytest
+import rationals
+from theory_cases import drawn, FAMILIES, LIMITS
+
+from hmm_jax.theory import assumptions, padding, scoring, texts, theorems
+from hmm_jax.theory.padding import PaddedSizes
+from hmm_jax.theory.rational_constructions import exact_construction
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
+
+LENGTH = 3
+# One size for all problems, so that few programs are compiled.
+PADDED = PaddedSizes(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
+COUNT = 24
+
+
+def with_region(theorem, family):
+  """The problems of a family of which some sequence is in R, each with its sequences.
+
+  Those are a few of all, impossible and short ones among them, and as many in R.
+  """
+  for seed in itertools.count():
+    problem = drawn(theorem, family, seed)
+    supports, every = texts.supports(problem.hmm), texts.all_sequences(problem.hmm.num_tokens, LENGTH)
+    inside = texts.possible_sequences(supports, LENGTH)
+    if theorem[0] != '3':
+      witness = theorems.finding(theorems.ON_EMISSIONS[theorem], problem, LIMITS).witness
+      inside = inside[texts.in_region(supports, witness['recoverable_states'], inside)]
+    if len(inside):
+      rng = np.random.default_rng(0)
+      yield problem, np.concatenate([rng.choice(some, COUNT // 2) for some in (every, inside)])
+
+
+def predicted(theorem, problem, tokens, padded=PADDED):
+  """Predictions, and what the theorem's head reads of them."""
+  program = theorems.program(theorem, problem, LENGTH, LIMITS)
+  predictions = scoring.predict(problem, program.prompt, program.finding, tokens, padded)
+  head = padding.head(program.head, padded) if padded else program.head
+  return program, predictions, scoring.read(predictions, head)[:, : len(program.recovered) + 1]
+
+
+@pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
+def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
+  """Posterior, G, possibility and the region; and a head reads r_x times the posterior, with r_x as in the proof."""
+  seen = 0
+  for problem, tokens in itertools.islice(with_region(theorem, family), 2):
+    program, found, read = predicted(theorem, problem, tokens)
+    sure = scoring.has_sure_position(problem, program.finding, tokens, PADDED)
+    recovered, num_tokens = program.recovered, problem.hmm.num_tokens
+    assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
+    weights = theorems.identity_weights(problem.task_weights.shape[1], recovered)
+    exact = exact_construction(problem.exact._replace(task_weights=rationals.exact(weights)), theorem)
+    for index, text in enumerate(tokens.tolist()):
+      text = [token for token in text if token < num_tokens]
+      posterior = exact.posterior(text)
+      np.testing.assert_allclose(found.posterior[index], posterior.astype(float), atol=1e-13)
+      assert found.possible[index] == posterior.any()
+      if not posterior.any():
+        continue
+      G = np.atleast_2d(exact.predicted(text)).astype(float)
+      np.testing.assert_allclose(found.token_probs[index, : len(G), :num_tokens], G, atol=1e-13)
+      assert not found.token_probs[index, len(G) :].any()
+      in_region = theorem[0] == '3' or exact.in_region(text)
+      assert sure[index] == in_region
+      if in_region and posterior[recovered].any():
+        built = exact.scores(text)[1]
+        np.testing.assert_allclose(read[index], built.astype(float), rtol=1e-9, atol=1e-12)
+        factor = built.sum() / posterior[recovered].sum()
+        np.testing.assert_allclose(found.factor[index], float(factor), rtol=1e-9)
+        assert (built[:-1] == factor * posterior[recovered]).all() and factor > 0
+        seen += 1
+  assert seen > 4

@@ -1,0 +1,231 @@
+"""Facts about tuning: what it leaves alone, that its optimisation is AdamW's, and where prompts may go."""
+
+import dataclasses
+import functools
+
+from bert_cases import random_params, SMALLEST
+from conftest import assert_same_bits, at
+from hmm_cases import float32_hmm
+import jax
+import jax.numpy as jnp
+from memory_hmm_cases import dense_hmm, float32
+import numpy as np
+from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior, rows_of
+import pytest
+import scipy.special
+import scipy.stats
+
+from hmm_jax.models.bert import BertModel
+from hmm_jax.models.model import ExactModel
+from hmm_jax.tuning import tuner as tuner_lib
+from hmm_jax.tuning.heads import Attention, Linear
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+H, V, T, P = 3, 4, 5, 2
+BERT = SMALLEST.clone(num_tokens=V, max_positions=T + P)
+EXACT, PRETRAINED = ExactModel(V), BertModel(BERT)
+HIDDEN, MEMORY = float32_hmm(0, H, V), float32(dense_hmm(np.random.default_rng(1), 1))
+BERT_PARAMS = random_params(BERT, 2)
+# Eleven batches of 6 and a remainder of 1.
+NUM_INPUTS = 67
+SCHEDULE = tuner_lib.Schedule(
+  learning_rate=0.2, num_epochs=3, batch_size=6, warmup_steps=4, weight_decay=0.0, clip_norm=1.0
+)
+TASKS = np.array([4, 0, 7])
+PROMPT = tuner_lib.Prompt(P, 0.5)
+HEAD = tuner_lib.Tuner(EXACT, Linear(2))
+EXACT_PROMPT = tuner_lib.Tuner(EXACT, Linear(2), PROMPT)
+BERT_HEAD = tuner_lib.Tuner(PRETRAINED, Linear(2))
+ATTENTION_HEAD = Attention(2, key_size=3, value_size=6, temperature=0.5)
+
+INPUTS = np.random.default_rng(3).integers(0, V, (NUM_INPUTS, T), dtype=np.int32)
+INPUTS[:, 0] = V
+# What is learnt does not matter where these are the labels.
+LABELS = np.random.default_rng(0).integers(0, 2, (len(TASKS), NUM_INPUTS), dtype=np.int32)
+
+
+def behind_prompts(prompts, rows):
+  """Rows [K, n, P + T, E] of every input behind the prompt [P, E] of each task."""
+  return np.array([[np.concatenate([prompt, row]) for row in rows] for prompt in np.float64(prompts)])
+
+
+@pytest.fixture(scope='module')
+def posteriors():
+  """P[H_1 | X_-1] of `INPUTS`."""
+  return log_space_posterior(HIDDEN, rows_of(HIDDEN, INPUTS)).leave_one_out_probs[:, 0]
+
+
+@pytest.fixture(scope='module')
+def at_mask(posteriors):
+  """G_1 of `INPUTS`."""
+  return posteriors @ np.float64(HIDDEN.emission_matrix)
+
+
+def start(tuner, frozen, features, tasks=TASKS, schedule=SCHEDULE):
+  return tuner_lib.init_tuning(jax.random.key(5), tuner, schedule, frozen, features, jnp.array(tasks))
+
+
+def some_trainable(tuner, frozen, features):
+  """What `init_tuning` gives in its tree and shapes, with no entry at zero and every prompt one that is allowed."""
+  draws = np.random.default_rng(4)
+  shapes = jax.eval_shape(tuner.init, jax.random.key(0), frozen, features)
+  return jax.tree.map(lambda leaf: np.float32(draws.uniform(0.1, 0.9, (3, *leaf.shape))), shapes)
+
+
+def linear(head, features):
+  """Scores [K, n, C] of the linear heads of K tasks on features [n, F] or [K, n, F]."""
+  return np.asarray(features) @ np.float64(head.weights) + np.float64(head.bias)[:, None]
+
+
+def train(tuner, frozen, features, labels, *, tasks=TASKS, schedule=SCHEDULE):
+  """The state after all epochs, and the losses of each."""
+  state, losses = start(tuner, frozen, features, tasks, schedule), []
+  for _ in range(schedule.num_epochs):
+    state, some = tuner_lib.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
+    losses.append(some)
+  return state, np.array(losses)
+
+
+@pytest.mark.parametrize(
+  'tuner',
+  [
+    dataclasses.replace(BERT_HEAD, finetunes=True),
+    tuner_lib.Tuner(PRETRAINED, ATTENTION_HEAD, PROMPT),
+  ],
+  ids=['finetune', 'prompt'],
+)
+@pytest.mark.slow
+@pytest.mark.filterwarnings('error:Some donated buffers')
+def test_the_frozen_tree_is_untouched(tuner):
+  """Tuning neither donates nor changes the frozen tree, and changes all of its own."""
+  frozen = jax.tree.map(jnp.array, BERT_PARAMS)
+  features = tuner_lib.frozen_features(tuner, frozen, INPUTS, batch_size=16)
+  state, _ = train(tuner, frozen, features, LABELS)
+  assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(frozen))
+  assert_same_bits(frozen, BERT_PARAMS)
+  began = start(tuner, frozen, features).trainable
+  changed = jax.tree.map(lambda a, b: (a != b).any() or not a.size, began, state.trainable)
+  assert all(jax.tree.leaves(changed))
+
+
+@pytest.mark.parametrize('method', ['head', 'prompt'])
+def test_tasks_side_by_side_equal_tasks_apart(method, at_mask):
+  """Training three tasks in one call gives each what training it alone gives, by its number and not its place."""
+  # Features so large that gradients reach the clip, which is each task's own.
+  tuner, features = {'head': (HEAD, np.float32(40 * at_mask)), 'prompt': (EXACT_PROMPT, INPUTS)}[method]
+  together, losses = train(tuner, HIDDEN, features, LABELS)
+  # Alone means three times over: another number of tasks is another program, whose rounding Adam magnifies.
+  for place in range(len(TASKS)):
+    only = np.full(len(TASKS), place)
+    alone, losses_alone = train(tuner, HIDDEN, features, LABELS[only], tasks=TASKS[only])
+    np.testing.assert_allclose(losses_alone, losses[:, only], rtol=1e-4, atol=1e-5)
+    expected = at(together.trainable, only)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), alone.trainable, expected)
+
+
+def test_an_epoch_meets_every_input_once_but_for_a_remainder(at_mask):
+  """At rate zero an epoch's loss is the mean cross-entropy over all inputs but one, another one in each epoch."""
+  features = np.float32(at_mask + np.arange(NUM_INPUTS)[:, None] / 20)
+  state, losses = train(HEAD, HIDDEN, features, LABELS, schedule=SCHEDULE._replace(learning_rate=0.0))
+  log_probs = scipy.special.log_softmax(linear(state.trainable['head'], features), axis=-1)
+  each = -np.take_along_axis(log_probs, LABELS[..., None], -1)[..., 0]
+  mean_without = (each.sum(-1, keepdims=True) - each) / (NUM_INPUTS - 1)
+  # The same input explains the losses of all three tasks.
+  errors = np.abs(mean_without - losses[..., None]).max(1)
+  assert errors.min(-1).max() < 1e-6
+  assert len(set(errors.argmin(-1))) == 3
+
+
+def test_the_rate_falls_to_the_last_step_of_all_epochs(monkeypatch):
+  """Three epochs of eleven steps."""
+  monkeypatch.setattr(tuner_lib, 'adamw', lambda *rates, **others: (rates, others))
+  assert SCHEDULE.optimizer(NUM_INPUTS) == ((0.2, 4, 33), dict(weight_decay=0.0, clip_norm=1.0))
+
+
+def test_a_probe_reads_the_posterior_at_the_mask(posteriors):
+  """Its features are P[H_1 | X_-1], in order, although batches do not come out even."""
+  probe = dataclasses.replace(HEAD, probes=True)
+  features = tuner_lib.frozen_features(probe, HIDDEN, INPUTS, batch_size=50)
+  np.testing.assert_allclose(features, posteriors, atol=1e-5)
+
+
+def test_predictions_are_the_class_of_the_highest_score():
+  """Each task's class for each input is the argmax of its scores, whether or not batches come out even."""
+  tuner = tuner_lib.Tuner(EXACT, Linear(3))
+  features = np.random.default_rng(5).normal(size=(10, V)).astype(np.float32)
+  trainable = some_trainable(tuner, (), features)
+  expected = linear(trainable['head'], features).argmax(-1)
+  assert len(np.unique(expected)) == 3
+  for batch_size in (4, 16):
+    predicted = tuner_lib.predictions(tuner, trainable, (), features, batch_size=batch_size)
+    np.testing.assert_array_equal(predicted, expected)
+
+
+def test_a_prompt_of_another_length_is_read_behind_its_own():
+  """Scores are the head on the prediction right behind the prompt: a construction's, whatever length the tuner has."""
+  trainable = some_trainable(dataclasses.replace(HEAD, prompt=PROMPT), HIDDEN, INPUTS)
+  scores = jax.jit(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(1, 0.5)).scores)(trainable, HIDDEN, INPUTS)
+  token_probs = log_space_conditional(HIDDEN, behind_prompts(trainable['prompt'], rows_of(HIDDEN, INPUTS)))
+  np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, P]), atol=1e-5)
+
+
+def test_finetuning_starts_as_head_tuning_on_a_copy():
+  """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree that alone it reads."""
+  tuner = dataclasses.replace(BERT_HEAD, finetunes=True)
+  trainable = start(tuner, BERT_PARAMS, INPUTS, TASKS[:1]).trainable
+  assert_same_bits(trainable['params'], at(BERT_PARAMS, None))
+  features = tuner_lib.frozen_features(BERT_HEAD, BERT_PARAMS, INPUTS, batch_size=16)
+  scores = jax.jit(tuner.scores)(trainable, jax.tree.map(np.zeros_like, BERT_PARAMS), INPUTS)
+  np.testing.assert_allclose(scores, linear(trainable['head'], features), atol=1e-5)
+
+
+def test_prompts_of_the_exact_model_stay_in_the_unit_cube():
+  """After large steps rows are emission probabilities still; entries at 0 or 1 show that steps led outside."""
+  state, _ = train(EXACT_PROMPT, HIDDEN, INPUTS, LABELS)
+  prompt = np.asarray(state.trainable['prompt'])
+  assert prompt.min() >= 0 and prompt.max() <= 1 and np.isin(prompt, (0, 1)).any()
+
+
+def test_prompts_from_outside_are_moved_to_the_nearest_allowed():
+  """A prompt outside the unit cube starts at the nearest point of it."""
+  prompt = start(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(20, 3.0)), HIDDEN, INPUTS).trainable['prompt']
+  assert prompt.min() == 0 and prompt.max() == 1 and 0.4 < np.isin(prompt, (0, 1)).mean() < 0.9
+
+
+def test_uniform_prompts_fill_the_region_around_the_centre():
+  """At the paper's scale of 0.5 entries are iid, and for the exact model they are in the upper half: near no prompt."""
+  prompt = np.ravel(tuner_lib.Prompt(300, 0.5).init(jax.random.key(0), EXACT, HIDDEN))
+  assert len(prompt) == 300 * H and 0.5 <= prompt.min() and prompt.max() <= 1
+  assert scipy.stats.kstest(prompt, scipy.stats.uniform(0.5, 0.5).cdf).pvalue > 1e-4
+
+
+def test_vocabulary_prompts_are_rows_of_the_embedding():
+  """Each row embeds a token of the vocabulary, each token equally often and [MASK] never."""
+  prompt = tuner_lib.Prompt(400, None).init(jax.random.key(0), PRETRAINED, BERT_PARAMS)
+  is_row = (np.asarray(prompt)[:, None] == BERT_PARAMS['word_embedding']['embedding']).all(-1)
+  assert is_row.any(-1).all() and not is_row[:, V].any()
+  assert scipy.stats.chisquare(is_row[:, :V].sum(0)).pvalue > 1e-4
+
+
+def test_each_task_starts_from_a_draw_of_its_own():
+  """Prompts and heads differ from task to task, and a task's start depends on its number alone."""
+  starts = start(EXACT_PROMPT, HIDDEN, INPUTS).trainable
+  for leaf in jax.tree.leaves(starts):
+    assert (leaf[0] != leaf[1]).all() and (leaf[1] != leaf[2]).all()
+  reordered = start(EXACT_PROMPT, HIDDEN, INPUTS, TASKS[::-1]).trainable
+  assert_same_bits(jax.tree.map(lambda x: x[::-1], reordered), starts)
+
+
+def test_attention_reads_the_prediction_at_every_position():
+  """Scores and weights of each task and input are the head's on what the model predicts for prompt and input."""
+  tuner = tuner_lib.Tuner(EXACT, ATTENTION_HEAD, PROMPT)
+  trainable = some_trainable(tuner, MEMORY, INPUTS)
+  scores = jax.jit(tuner.scores)(trainable, MEMORY, INPUTS)
+  weights = tuner_lib.attention(tuner, trainable, MEMORY, INPUTS, batch_size=30)
+  token_probs = log_space_conditional(MEMORY, behind_prompts(trainable['prompt'], rows_of(MEMORY, INPUTS)))
+  for task, number in np.ndindex(scores.shape[:2]):
+    head = at(trainable['head'], task)
+    expected = attention_by_the_paper(head, token_probs[task, number], INPUTS[number], 0.5)
+    np.testing.assert_allclose(weights[task, number], expected[0], atol=1e-5)
+    np.testing.assert_allclose(scores[task, number], expected[1], atol=3e-5)
