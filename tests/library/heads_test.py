@@ -74,6 +74,7 @@ def test_argmax_averages_over_ties_but_for_rounding():
   np.testing.assert_array_equal(weights, [[0.5, 0.5, 0, 0]] * 4)
 
 
+@pytest.mark.slow
 def test_init_has_the_papers_shapes_and_pytorchs_spreads():
   """Shapes follow P, T and the sizes; matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
   head = Attention(C, key_size=80, value_size=90, temperature=1.0).init(jax.random.key(0), 70, 40, 11)

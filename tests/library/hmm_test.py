@@ -39,6 +39,7 @@ def test_the_papers_draw():
   assert drawn.initial_probs.all()
 
 
+@pytest.mark.slow
 def test_temperature_divides_the_logits():
   """Of one key, temperature times log probabilities are the same logits, spread over at most 1, other for each row."""
   logits = []

@@ -36,7 +36,7 @@ def ideal_predictions(hmm, inputs):
   return log_space_conditional(hmm, rows_of(hmm, inputs))
 
 
-@pytest.mark.parametrize('corruption', CORRUPTIONS)
+@pytest.mark.parametrize('corruption', [CORRUPTIONS[0], pytest.param(CORRUPTIONS[1], marks=pytest.mark.slow)])
 def test_bayes_optimum_weighs_every_original_text(corruption):
   """At selected positions it is P[x_i | y, i selected]: all texts x weighed by P(x) P(y | x), as Bayes' rule says."""
   ideal, (inputs, selected) = jax.device_get(under_corruption(3, corruption))

@@ -170,6 +170,7 @@ def test_a_prompt_of_another_length_is_read_behind_its_own():
   np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, P]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_finetuning_starts_as_head_tuning_on_a_copy():
   """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree that alone it reads."""
   tuner = dataclasses.replace(BERT_HEAD, finetunes=True)

@@ -122,6 +122,7 @@ def test_a_task_that_is_not_given_is_drawn(tmp_path):
   assert (memory.cell, memory.task_weights.shape) == (0, (2, 2))
 
 
+@pytest.mark.slow
 def test_where_3_1_holds_both_constructions_are_right(tmp_path):
   """Every assumption has a record and a row, no linear program has, and both theorems are right on every sequence.
 
@@ -193,6 +194,7 @@ def test_memories(right, seed, sizes, relaxed):
   assert enumerated['in_region'] < enumerated['sequences']
 
 
+@pytest.mark.slow
 def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
   """Records of mu and of mu times a power of two are the same; so are those of two rows with the same contrast."""
   plain = _report(_loaded(tmp_path, HEALTHY))
@@ -200,6 +202,7 @@ def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
     assert _report(_loaded(tmp_path, {**HEALTHY, 'task_weights': weights})) == plain
 
 
+@pytest.mark.slow
 def test_too_large_a_vocabulary_is_sampled_alone(tmp_path):
   """Where even single tokens are too many to enumerate, sampled sequences are still checked."""
   records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2)
