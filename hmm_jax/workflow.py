@@ -57,10 +57,10 @@ def pretrain(
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
     steps: of Muon.
-    bert: its sizes; those of the small scale where None. The model that is returned computes in float32.
+    bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, their
       mean in nats, and the distance from the exact G of `hmm` at the [MASK] of texts: `kl_at_mask` in nats and
-      `tv_at_mask`, total variation. Nothing is measured where None.
+      `tv_at_mask`, total variation. Nothing is measured if None.
 
   Raises:
     ValueError: the distribution is not valid, or `bert` is for another vocabulary.
@@ -211,7 +211,7 @@ class Tuned:
 
   @property
   def prompt(self) -> np.ndarray:
-    """[P, E]. Raises KeyError where none was tuned."""
+    """[P, E]. Raises KeyError if none was tuned."""
     return self.trainable['prompt'][0]
 
   def predict(self, tokens: Array | np.ndarray) -> np.ndarray:
@@ -262,7 +262,7 @@ def tune(
     hmm: what the task's texts are drawn from.
     task: from `draw_task`, or of your own mu: `DownstreamTask(mu, key)`.
     prompt_length: P; 0 tunes the head alone.
-    head: a linear one at the [MASK] where None.
+    head: a linear one at the [MASK] if None.
     schedule: of AdamW.
     report: called after every epoch with the steps so far and its mean `train_loss` in nats.
 

@@ -45,7 +45,7 @@ def finished_study(study, settings, workdir):
 
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
-  outcome = [trials.Tuned(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
+  outcome = [trials.TunedTask(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
   trials.add(folder, model, method, outcome, {'kl_at_mask': 0.0})
 
 

@@ -173,9 +173,9 @@ def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
 
 def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
-  one, other = (percent(records, 'accuracy') for records in (first, second))
-  errors, degrees = np.array([(part.standard_error, part.degrees) for part in (one, other)]).T
-  return Interval(one.mean - other.mean, *_combined(errors, degrees))
+  minuend, subtrahend = (percent(records, 'accuracy') for records in (first, second))
+  errors, degrees = np.array([(part.standard_error, part.degrees) for part in (minuend, subtrahend)]).T
+  return Interval(minuend.mean - subtrahend.mean, *_combined(errors, degrees))
 
 
 def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[float, float]:
@@ -189,5 +189,5 @@ def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[fl
   if len(ranks) < 3 or ranks.isna().any(axis=None) or (ranks.nunique() < 2).any():
     return np.nan, np.nan
   orders = scipy.stats.PermutationMethod(50_000, rng=0)
-  found = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
-  return found.statistic, found.pvalue
+  correlation = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
+  return correlation.statistic, correlation.pvalue

@@ -54,7 +54,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   if 'hmm' not in config or not word or not isinstance(word, str):
     return
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
-  reference, arrays = _found('distribution', word, workdir, read_process)
+  reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
   # A plain HMM counts as one memory cell with no values.
   memory = np.shape(arrays.get('memory_probs', []))
@@ -70,7 +70,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   changes = {'distribution': reference}
   if corpus and isinstance(corpus, str):
     read_tokens = lambda word: {'tokens': tokens(word, distribution.num_tokens)}
-    reference, arrays = _found('corpus_file', corpus, workdir, read_tokens)
+    reference, arrays = _reference('corpus_file', corpus, workdir, read_tokens)
     changes['corpus_file'], _arrays_read[reference] = reference, arrays
     follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
   for name in follows.keys() & set(named):
@@ -79,7 +79,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   config.update_from_flattened_dict(follows | changes)
 
 
-def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
+def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   word = os.path.expanduser(word)
   path = pathlib.Path(word)
@@ -88,11 +88,11 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
   if word not in NAMED and not os.path.exists(word):
     stems = [file.stem for file in files.entries(workdir / FOLDER)]
     kept = {
-      one: arrays
-      for one in stems
+      stem: arrays
+      for stem in stems
       # The word may be a reference itself.
-      if (one == path.name or one.rpartition('-')[0] == name)
-      and ('tokens' in (arrays := load(workdir, one))) == (field == 'corpus_file')
+      if (stem == path.name or stem.rpartition('-')[0] == name)
+      and ('tokens' in (arrays := load(workdir, stem))) == (field == 'corpus_file')
     }
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
@@ -148,7 +148,7 @@ def _digest(arrays: Arrays) -> str:
   return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
 
 
-def check(settings: Settings) -> Distribution:
+def check_process(settings: Settings) -> Distribution:
   """The process that this process has read; raise SettingsError if one of its states or a document never occurs."""
   distribution = from_fields(_arrays_read[settings.distribution])
   start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0

@@ -40,7 +40,7 @@ class OutOfTime(Exception):
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
-def check(bert: BertSettings, field: str) -> None:
+def check_attention(bert: BertSettings, field: str) -> None:
   """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
@@ -50,7 +50,7 @@ def check_machine(settings: Settings) -> None:
   """Raise SettingsError if this machine lacks what the pretraining of the settings, if they have any, asks for."""
   if settings.has_bert:
     check_mesh(settings)
-    check(settings.bert, 'bert')
+    check_attention(settings.bert, 'bert')
   try:
     if settings.pretrained:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
@@ -190,7 +190,7 @@ def pretrained_params(
       shapes = jax.eval_shape(init, key_params)
       like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
       state, metrics = saved.restore(like) or (init(key_params), [])
-      for sentence in saved.found:
+      for sentence in saved.sentences:
         reporter.say(sentence)
       note_environment(settings, directory, int(state.step), reporter)
       if int(state.step) < num_steps:
@@ -275,7 +275,7 @@ def train(
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
       if is_kept:
         nan_guard.check_state(_all_finite(state), step)
-        locks.check(directory)
+        locks.check_held(directory)
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
       advance(step, note)

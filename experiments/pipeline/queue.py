@@ -97,7 +97,7 @@ def _failure(folder: TrialFolder, name: str, error: BaseException, reporter: Rep
   """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
-  locks.check(folder.directory)
+  locks.check_held(folder.directory)
   failure = failures.caught(folder.directory, error)
   reporter.say(f'failed: {failure.sentence}')
   return failure._replace(sentence=f'{name} failed: {failure.sentence}')

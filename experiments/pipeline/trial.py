@@ -97,7 +97,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
         gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
       for method, numbers in numbers_by_method.items():
         with clock.phase('tuning'):
-          outcome = tuning.tune(tuning.Problem(trial, frozen, method, numbers, downstream), reporter)
+          outcome = tuning.tune(tuning.Job(trial, frozen, method, numbers, downstream), reporter)
         trials.add(folder, name, method, outcome, gap)
 
 

@@ -51,13 +51,13 @@ def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(ids) - {ids[number] for number in numbers}
   rows = [record for record in recorded if trial_id(record) not in others]
-  found = compared(rows, again)
-  shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
+  comparison = compared(rows, again)
+  shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
   reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
   made = environment.load(workdir, rows).values()
   for difference in environment.differing(made, environment.environment(jax.devices())):
     reporter.say(f'the records come from another environment, where rounding may differ: {difference}')
-  different = [f'{row.field} ({row.differ} of {row.compared} differ)' for row in found.itertuples() if row.differ]
+  different = [f'{row.field} ({row.differ} of {row.compared} differ)' for row in comparison.itertuples() if row.differ]
   if different:
     raise Differs(f'{workdir} does not reproduce: {"; ".join(different)}')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')

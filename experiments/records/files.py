@@ -145,9 +145,9 @@ def opened(path: pathlib.Path, most_bytes: int) -> contextlib.AbstractContextMan
   if not is_object(path):
     return open_regular(path, most_bytes)
   # pathlib's `stat` knows local files alone.
-  there = epath.Path(path)
-  check_bytes(there.stat().length, most_bytes)
-  return there.open('rb')
+  stored = epath.Path(path)
+  check_bytes(stored.stat().length, most_bytes)
+  return stored.open('rb')
 
 
 def has(path: pathlib.Path, content: str) -> bool:
@@ -235,8 +235,8 @@ def entries(directory: pathlib.Path) -> list[pathlib.Path]:
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
   # Paths of an object store have no `rglob`.
-  found: dict[str, pathlib.Path] = {}
+  by_path: dict[str, pathlib.Path] = {}
   for path in entries(directory):
     below = tree(path) if path.is_dir() else {'.': path}
-    found |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
-  return found
+    by_path |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
+  return by_path

@@ -107,15 +107,15 @@ def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   from flax.traverse_util import flatten_dict
 
   # As the file has them, with lists for tuples.
-  now = json.loads(json.dumps(dataclasses.asdict(settings)))
-  there = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
-  return differences(flatten_dict(there, sep='.'), flatten_dict(now, sep='.'))
+  current = json.loads(json.dumps(dataclasses.asdict(settings)))
+  deciding = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
+  return differences(flatten_dict(deciding, sep='.'), flatten_dict(current, sep='.'))
 
 
-def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
   """Differences in fields that both have, such as 'seed 0 (here 1)'."""
-  both = [name for name in there if name in here]
-  return [f'{name} {there[name]} (here {here[name]})' for name in both if there[name] != here[name]]
+  both = [name for name in recorded if name in current]
+  return [f'{name} {recorded[name]} (here {current[name]})' for name in both if recorded[name] != current[name]]
 
 
 def rows(settings: Any, records: list[Record]) -> list[Record]:

@@ -42,9 +42,9 @@ def initialize(settings: DistributedSettings) -> None:
   try:
     # JAX's own detection raises where there is no cluster, and joins one of a single process.
     find = clusters.ClusterEnv.auto_detect_unset_distributed_params
-    said = s.coordinator_address, s.num_processes, s.process_id, None
-    found = said if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
-    address, count, index, local_devices = found
+    asked = s.coordinator_address, s.num_processes, s.process_id, None
+    joined = asked if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
+    address, count, index, local_devices = joined
     if s.mode == 'auto' and count in (None, 1):
       return
     if None in (address, count, index):

@@ -1,7 +1,7 @@
 """Locks on directories: one process at a time works on a trial, a pretrained model, a part of a study or a merge.
 
 A lock is the file `.lock`, a lease of `filelock`, whose thread renews it. Two processes can hold it on a file system
-without exclusive creation, or when one resumes after its lease has expired, until its next `check`.
+without exclusive creation, or when one resumes after its lease has expired, until its next `check_held`.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
     is_held = distributed.broadcast_from_process_0(is_taken)
     # A run that received a signal while it waited stops here, before it takes up other work.
     if not is_held:
-      signals.check()
+      signals.raise_if_stopped()
     yield is_held
   finally:
     if lease.is_locked:
@@ -98,7 +98,7 @@ def renewed(directory: pathlib.Path) -> float | None:
   return None
 
 
-def check(directory: pathlib.Path) -> None:
+def check_held(directory: pathlib.Path) -> None:
   """Raise Lost, in all processes, where process 0 no longer has the lock that it took on a directory."""
 
   def look() -> None:

@@ -70,8 +70,8 @@ def usable(workdir: pathlib.Path) -> Iterator[None]:
 
 def not_written(path: pathlib.Path, error: Exception) -> str:
   """The sentence of a StorageError: the path that was not written, why, and the free space."""
-  there = free_bytes(path)
-  room = '' if there is None else f', {there:,} bytes are free'
+  free = free_bytes(path)
+  room = '' if free is None else f', {free:,} bytes are free'
   to_resume = 'earlier files are intact; fix the cause and rerun the same command to resume'
   return f'{str(path)!r} was not written ({reason(error)}{room}); {to_resume}'
 
@@ -89,4 +89,4 @@ def free_bytes(path: pathlib.Path) -> int | None:
 def standing(path: pathlib.Path) -> pathlib.Path:
   """The path, or its nearest existing parent."""
   whole = path.absolute()
-  return next(one for one in (whole, *whole.parents) if one.exists())
+  return next(parent for parent in (whole, *whole.parents) if parent.exists())

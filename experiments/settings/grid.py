@@ -85,7 +85,7 @@ class Settings(groups.Experiment):
   )
   figure: groups.FigureSettings
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     d, m = self.downstream, self.memory
     # With a memory a label is about a cell, which has at least two values.
     has_label = all(m.sizes) or min(self.num_states) > 1

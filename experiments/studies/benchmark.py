@@ -254,4 +254,4 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
   return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
-STUDY = Study(in_parts(_parts), _tables, check=checks.check)
+STUDY = Study(in_parts(_parts), _tables, check=checks.check_grid)

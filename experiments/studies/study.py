@@ -89,7 +89,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
     for waits in (False, True):
       for index, (name, part) in enumerate(parts(settings).items()):
         # JAX swallows what a handler raises inside its own callbacks.
-        signals.check()
+        signals.raise_if_stopped()
         make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
         made[name] = made[name] or _read_or_made(folder / name, make, waits, workdir, reporter)
     with locks.held(workdir, 'the merge of records', reporter):
@@ -132,7 +132,7 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()
   made = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
-  locks.check(path.parent)
+  locks.check_held(path.parent)
   records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
   content = {'seconds': time.monotonic() - begun, 'records': records}
   files.write_sealed(path, content)

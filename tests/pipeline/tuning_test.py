@@ -52,7 +52,7 @@ def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
   frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
   trial = Trial(settings, POINT, 0)
-  return tuning.tune(tuning.Problem(trial, frozen, method, list(tasks), downstream), QUIET)
+  return tuning.tune(tuning.Job(trial, frozen, method, list(tasks), downstream), QUIET)
 
 
 def changed(settings, group, **fields):

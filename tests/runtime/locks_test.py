@@ -55,15 +55,15 @@ def test_a_holder_elsewhere_is_taken_over_after_its_lease(tmp_path, monkeypatch)
 def test_whose_lock_was_taken_has_lost_it(tmp_path, change):
   """Another's lock counts, and one that is gone."""
   with locks.held(tmp_path, 'it', QUIET):
-    locks.check(tmp_path)
+    locks.check_held(tmp_path)
     change(tmp_path)
     with pytest.raises(locks.Lost):
-      locks.check(tmp_path)
+      locks.check_held(tmp_path)
 
 
 def _record_elsewhere(folder):
   """Write the record of a trial as the process that has its lock would."""
-  with mock.patch.multiple(locks, check=mock.DEFAULT, may_write=lambda path: True):
+  with mock.patch.multiple(locks, check_held=mock.DEFAULT, may_write=lambda path: True):
     add_record(folder)
 
 

@@ -31,7 +31,7 @@ def test_a_stop_is_put_off():
   with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
     with signals.deferred():
       _tell()
-      signals.check()
+      signals.raise_if_stopped()
       done.append(signals.is_stopping())
     done.append('outer')
   assert done == [True, 'outer']

@@ -70,9 +70,9 @@ def measure(
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
   """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
   train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
-  how = dict(num_classes=len(problem.task_weights), **dataclasses.asdict(s.converged))
+  optimisation = dict(num_classes=len(problem.task_weights), **dataclasses.asdict(s.converged))
   optima = {
-    name: converged_head(probs[reads][train], labels[train], **how)
+    name: converged_head(probs[reads][train], labels[train], **optimisation)
     for name, reads in READS.items()
     if name.startswith('converged') and reads in probs
   }

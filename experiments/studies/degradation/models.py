@@ -42,11 +42,11 @@ def with_error(
   tuner = batched_tuning.tuners(model, s)['head']
   full = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
   full_probs = batched_tuning.features(tuner, full, np.stack([problem.inputs for problem in chosen]))
-  found = []
+  models = []
   for problem, salt, probs in zip(chosen, salts, full_probs.astype(np.float64)):
     kl_at = functools.partial(_kl_at, is_noise, problem.ideal_after(None), probs)
-    found.append(noisy(problem, salt, level_for_kl(kl_at, condition.level, _MOST_NOISE if is_noise else 1.0)))
-  return found
+    models.append(noisy(problem, salt, level_for_kl(kl_at, condition.level, _MOST_NOISE if is_noise else 1.0)))
+  return models
 
 
 def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) -> float:

@@ -128,7 +128,7 @@ def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, ke
     inverted = np.asarray(witness['essential_states'])
     reader = recovery.mass_weights(hmm, inverted, s.thresholds)
     worse = {('leak', share): leaking(hmm, witness['prompt_states'], inverted, share) for share in s.leaks}
-  found = {}
+  versions = {}
   for (kind, degree), version in {UNDAMAGED: hmm, **worse}.items():
     if theorem == '3.3':
       built = recovery.theorem_3_3(version, mu, version.initial_probs, exact)
@@ -139,8 +139,8 @@ def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, ke
     tokens = sample_corpus(key, batched_tuning.float32(version), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
     states = tasks.first_state_probs(version, inputs)
-    found[kind, degree] = Problem(version, mu, built, inverted, reader, inputs, states)
-  return found
+    versions[kind, degree] = Problem(version, mu, built, inverted, reader, inputs, states)
+  return versions
 
 
 def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:

@@ -90,5 +90,5 @@ STUDY = Study(
   in_parts(parts),
   tables,
   figures=lambda records, settings: {'degradation': draw(records, settings.figure)},
-  check=lambda settings: pretraining.check(settings.bert.model, 'bert.model'),
+  check=lambda settings: pretraining.check_attention(settings.bert.model, 'bert.model'),
 )

@@ -32,8 +32,8 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
       for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
         with jax.enable_x64(True):
           drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
-        found = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
-        rows.append({'text': text, 'size': size, 'draw': number, **found})
+        row = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
+        rows.append({'text': text, 'size': size, 'draw': number, **row})
       advance(done, f'{text}, size {size}')
   return rows
 

@@ -104,8 +104,10 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
     except ValueError as error:
       raise SettingsError(str(error)) from error
     program = theorems.program(theorem.name, problem, v.length, settings.criteria)
-    found = _texts(problem, program, theorem.padded, v.length, key_text, least)
-    drawn = found and _with_task(settings, problem, program, theorem.padded, *found, generator(key_task), tied)
+    drawn_texts = _texts(problem, program, theorem.padded, v.length, key_text, least)
+    drawn = drawn_texts and _with_task(
+      settings, problem, program, theorem.padded, *drawn_texts, generator(key_task), tied
+    )
     if drawn:
       return drawn
   valid = f'fewer: none of {_MOST_HMMS} HMMs qualifies for Theorem {theorem.name}'

@@ -43,8 +43,8 @@ def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matpl
   samples = lambda rows, field: {
     temperature: 100 * values.to_numpy(float) for temperature, values in rows.groupby('temperature')[field]
   }
-  for place, (theorem, found) in enumerate(records.groupby('theorem', sort=False)):
-    figures.draw_line(axes, samples(found, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
+  for place, (theorem, of_theorem) in enumerate(records.groupby('theorem', sort=False)):
+    figures.draw_line(axes, samples(of_theorem, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
   figures.draw_majority(axes, samples(records, 'majority'))
   axes.set_xticks(temperatures, [f'{value:g}' for value in temperatures])
   axes.minorticks_off()

@@ -58,10 +58,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   del settings
   made = {}
   for name, kind in _TABLES.items():
-    found = records.dropna(subset=kind.field) if kind.field in records else records[:0]
-    if len(found):
-      rows = _rows(_per_text(found) if 'scored on' in kind.by else found, kind)
-      made[name] = table(kind.title.format_map(found.iloc[0]), rows, kind.num_texts)
+    rows_of_kind = records.dropna(subset=kind.field) if kind.field in records else records[:0]
+    if len(rows_of_kind):
+      rows = _rows(_per_text(rows_of_kind) if 'scored on' in kind.by else rows_of_kind, kind)
+      made[name] = table(kind.title.format_map(rows_of_kind.iloc[0]), rows, kind.num_texts)
   if 'chains' in made:
     # There are more assumptions than sizes, so that each has a row.
     by_size = made['chains'].frame.set_index('H').rename('H = {}'.format)
@@ -89,18 +89,20 @@ def _rows(records: pd.DataFrame, kind: _Kind) -> list[dict[str, str]]:
 
 def _per_text(records: pd.DataFrame) -> pd.DataFrame:
   """Each record twice, with the accuracies on a fresh text and on an unseen one, and differences of methods."""
-  found = []
+  per_text = []
   for text in ('fresh', 'unseen'):
     accuracies = {name: records[f'{text}_{field}'] for field, name in _ACCURACIES.items()}
-    differences = {f'{one} - {other}': accuracies[one] - accuracies[other] for one, other in _CONTRASTS}
-    found.append(records.assign(text=text, **accuracies, **differences))
+    differences = {
+      f'{minuend} - {subtrahend}': accuracies[minuend] - accuracies[subtrahend] for minuend, subtrahend in _CONTRASTS
+    }
+    per_text.append(records.assign(text=text, **accuracies, **differences))
   # A group's two rows stand together.
-  return pd.concat(found).sort_index(kind='stable')
+  return pd.concat(per_text).sort_index(kind='stable')
 
 
-def _of(how: str, form: str) -> Cell:
+def _of(statistic: str, form: str) -> Cell:
   """An aggregate of the values by pandas, in a format; '' where none is known."""
-  return lambda values: number(values.agg(how), form)
+  return lambda values: number(values.agg(statistic), form)
 
 
 def _above(limit: int) -> Cell:

@@ -31,9 +31,9 @@ def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
 
 def _facts(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A record for each task; `key` is unused, since the trials have their own."""
-  found, rows = sorted(trials(settings), key=lambda trial: trial.point), list[Row]()
-  with reporter.track('HMMs', len(found)) as advance:
-    for number, trial in enumerate(found, 1):
+  by_size, rows = sorted(trials(settings), key=lambda trial: trial.point), list[Row]()
+  with reporter.track('HMMs', len(by_size)) as advance:
+    for number, trial in enumerate(by_size, 1):
       rows += _task_rows(settings, trial)
       advance(number, f'{trial}')
   return rows
@@ -108,9 +108,9 @@ def separable(
   if is_right.all():
     return True
   to_coordinates = whitening(features)
-  found = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)
-  if found.separable:
-    return True if surely_right(features, labels, to_coordinates @ found.head).all() else None
+  separation = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)
+  if separation.separable:
+    return True if surely_right(features, labels, to_coordinates @ separation.head).all() else None
   is_proven = next(proven_certificates(features, labels, num_classes, error, tolerance), None) is not None
   return False if is_proven else None
 
