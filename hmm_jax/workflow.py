@@ -28,6 +28,7 @@ import numpy as np
 from hmm_jax import defaults
 from hmm_jax._support import arguments
 from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.sampling import sample_chunks
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
@@ -136,14 +137,13 @@ class DownstreamTask(NamedTuple):
 
     Raises ValueError where `task_weights` do not fit the distribution.
     """
-    inputs, probs = _inputs_and_probs(arguments.distribution(hmm), self)
-    weights = arguments.array('task_weights', self.task_weights)
-    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1:] != probs.shape[1:]:
-      raise ValueError(
-        f'task_weights have shape {weights.shape}; valid is [classes, {probs.shape[1]}], 2 classes or more'
-      )
+    hmm, weights = arguments.distribution(hmm), arguments.array('task_weights', self.task_weights)
+    width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
+    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
+      raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
     if not np.isfinite(weights).all():
       raise ValueError('task_weights have an entry that is not finite; valid are finite numbers')
+    inputs, probs = _inputs_and_probs(hmm, self)
     return inputs, tasks.labelled(self.task_weights, probs).labels
 
 

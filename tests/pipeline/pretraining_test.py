@@ -3,6 +3,7 @@
 import dataclasses
 
 from conftest import assert_same_bits
+from hmm_cases import float32_hmm
 import jax
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.trial import Trial
-from hmm_jax.distributions.hmm import random_hmm
 from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 def test_a_chunk_is_of_one_document():
   """Documents are cut from their start on, and what is left of each is seen by no chunk."""
-  hmm, key = random_hmm(jax.random.key(1), 3, 50), jax.random.key(0)
+  hmm, key = float32_hmm(1, 3, 50), jax.random.key(0)
   chunks = pretraining.chunked_corpus(key, hmm, CorpusSettings(num_documents=5, document_length=11, chunk_length=4))
   documents = np.asarray(sample_corpus(key, hmm, 5, 11))
   np.testing.assert_array_equal(chunks, [part for row in documents for part in (row[:4], row[4:8])])
