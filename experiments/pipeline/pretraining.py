@@ -51,11 +51,8 @@ def check_machine(settings: Settings) -> None:
   if settings.has_bert:
     check_mesh(settings)
     check_attention(settings.bert, 'bert')
-  try:
-    if settings.pretrained:
-      storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
-  except OSError as error:
-    require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
+  if settings.pretrained:
+    storage.check_writable(storage.located(settings.pretrained, 'pretrained'), 'pretrained')
 
 
 def check_mesh(s: Settings) -> None:

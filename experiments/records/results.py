@@ -70,7 +70,7 @@ def recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
 
   Raises SettingsError if something is damaged or of another experiment or version.
   """
-  with storage.usable(workdir):
+  with storage.usable(workdir, '--workdir'):
     content = config(workdir)
     _check_experiment(workdir, experiment, [content] if content else load(workdir))
   return content
@@ -78,10 +78,9 @@ def recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
 
 def check_shown(workdir: pathlib.Path, experiment: str) -> None:
   """Raise SettingsError unless the folder that --workdir names is writable and has intact records."""
-  with storage.usable(workdir):
-    storage.check_writable(workdir)
-    # No record is of no experiment.
-    _check_experiment(workdir, experiment, load(workdir) or [{}])
+  storage.check_writable(workdir, '--workdir')
+  # No record is of no experiment.
+  _check_experiment(workdir, experiment, load(workdir) or [{}])
 
 
 def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[str, Any]]) -> None:
@@ -91,8 +90,7 @@ def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[st
 
 def other_settings(workdir: pathlib.Path, settings: Any) -> str | None:
   """A sentence on how the settings on record in a writable folder differ; raises SettingsError as `recorded` does."""
-  with storage.usable(workdir):
-    storage.check_writable(workdir)
+  storage.check_writable(workdir, '--workdir')
   differing = ', '.join(changed(recorded(workdir, settings.experiment), settings))
   return f'{workdir} holds records with other settings: {differing}; new records are added' if differing else None
 

@@ -39,12 +39,27 @@ def is_object(path: pathlib.Path) -> bool:
   return '://' in str(path)
 
 
-def check_writable(directory: pathlib.Path) -> None:
-  """Raise OSError if nothing can be written there; leave nothing behind.
+@contextlib.contextmanager
+def usable(directory: pathlib.Path, name: str) -> Iterator[None]:
+  """Raise SettingsError, which calls the directory `name`, if the block cannot use it.
+
+  A file stands there, the folder is not ours, or the library of the object store is missing.
+  """
+  try:
+    yield
+  except (OSError, ImportError) as error:
+    raise SettingsError(f'{name} is {str(directory)!r}; valid is a writable directory ({reason(error)})')
+
+
+def check_writable(directory: pathlib.Path, name: str) -> None:
+  """Raise SettingsError, as `usable` does, if nothing can be written there; leave nothing behind.
 
   It tries the directory itself or, if there is none yet, its nearest existing parent.
   """
-  if is_object(directory):
+  with usable(directory, name):
+    if not is_object(directory):
+      tempfile.TemporaryFile(dir=standing(directory)).close()
+      return
     probe = directory / '.probe'
     try:
       probe.write_bytes(b'')
@@ -53,19 +68,6 @@ def check_writable(directory: pathlib.Path) -> None:
     except Exception as error:
       # Clients raise unrelated classes without a library, an account, a network or a bucket.
       raise OSError(f'{type(error).__name__}: {error}')
-    return
-  with tempfile.TemporaryFile(dir=standing(directory)):
-    pass
-
-
-@contextlib.contextmanager
-def usable(workdir: pathlib.Path) -> Iterator[None]:
-  """Raise SettingsError, which names --workdir, if the folder cannot be used inside."""
-  try:
-    yield
-  except (OSError, ImportError) as error:
-    # A file stands there, the folder is not ours, or the library of the object store is missing.
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
 
 
 def not_written(path: pathlib.Path, error: Exception) -> str:

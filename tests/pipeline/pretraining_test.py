@@ -7,11 +7,11 @@ from hmm_cases import float32_hmm
 import jax
 import numpy as np
 import pytest
-from run_cases import QUIET
+from run_cases import QUIET, run_trial
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import checkpoints, trials
+from experiments.records import checkpoints
 from experiments.records.files import read_json_lines
 from experiments.records.trials import TrialFolder
 from experiments.settings.fields import SettingsError
@@ -76,7 +76,7 @@ def finished(tmp_path_factory):
   """A trial of each model at three states that has been run."""
   settings = settings_of('smoke', num_states=(3,), methods=('head',))
   folder = TrialFolder(Trial(settings, Point(3), 0), tmp_path_factory.mktemp('finished'))
-  trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
+  run_trial(folder)
   return folder
 
 
@@ -102,7 +102,7 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   tasks = dataclasses.replace(finished.trial.settings.downstream, num_test=9)
   settings = dataclasses.replace(finished.trial.settings, downstream=tasks, models=('bert',))
   other = finished._replace(trial=finished.trial._replace(settings=settings))
-  trial_lib.run(other, trials.plan(other, QUIET), QUIET)
+  run_trial(other)
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 
