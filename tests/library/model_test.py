@@ -68,15 +68,19 @@ def test_what_is_read_is_what_all_positions_give_there():
     np.testing.assert_allclose(some, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize('name', ['bert', pytest.param('noisy', marks=pytest.mark.slow)])
-def test_a_prompt_is_rows_before_the_text(name):
+@pytest.mark.parametrize(
+  ('name', 'positions'),
+  [('bert', [2]), *(pytest.param(*case, marks=pytest.mark.slow) for case in (('bert', None), ('noisy', [2])))],
+)
+def test_a_prompt_is_rows_before_the_text(name, positions):
   """What `predict_prompted` says of each prompt and each text is what `predict` says of the two as one."""
   model, params = MODELS[name]
+  positions = positions and np.array(positions)
   size = 2, model.embedding_size(params)
   prompts = np.random.default_rng(4).uniform(0.1, 1, (3, *size)).astype(np.float32)
   texts = TOKENS[:, 0]
-  probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, np.array([2])))(prompts)
+  probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, positions))(prompts)
   embeddings = np.asarray(embed(model, params, texts))
   whole = np.array([[np.concatenate([prompt, text]) for text in embeddings] for prompt in prompts])
-  expected, _ = outputs(model, params, whole, np.array([2]))
+  expected, _ = outputs(model, params, whole, positions)
   np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-5)
