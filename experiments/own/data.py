@@ -26,7 +26,6 @@ from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.inference.posterior import last_filtered
-from hmm_jax.tuning import tasks
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'
@@ -164,6 +163,9 @@ def check_process(settings: Settings) -> Distribution:
 
 def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
   """True for each document [S, T] of positive probability."""
+  # Imported here, since it takes longer than `--list` and `--help`.
+  from hmm_jax.tuning import tasks
+
   rows = lambda block: token_likelihoods(distribution, block, block >= 0)
   size = even_size(len(documents), documents.shape[1] * distribution.joint_initial_probs.size, tasks.LABELLED_ENTRIES)
   return in_blocks(lambda block: last_filtered(distribution, rows(block))[1], documents, size) > -np.inf
