@@ -56,14 +56,14 @@ def pretrain(
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
-    steps: of Muon.
+    steps: number of Muon steps.
     bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
-    report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, their
-      mean in nats, and the distance from the exact G of `hmm` at the [MASK] of texts: `kl_at_mask` in nats and
-      `tv_at_mask`, total variation. Nothing is measured if None.
+    report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
+      mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
+      texts: `kl_at_mask` in nats and `tv_at_mask`, total variation. Nothing is measured if None.
 
   Raises:
-    ValueError: the distribution is not valid, or `bert` is for another vocabulary.
+    ValueError: the distribution or `steps` is not valid, or `bert` is for another vocabulary.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj

@@ -1,4 +1,4 @@
-"""What several test modules share: the enumeration oracle, and running things in float64 or compiled fast."""
+"""Shared by test modules: the enumeration oracle, and running things in float64 or compiled fast."""
 
 import collections
 import contextlib
@@ -66,7 +66,7 @@ def nothing_is_left(temporary_folder):
   """Fail where the tests of a module leave a process, a thread or a temporary file behind."""
   before = _living(temporary_folder)
   yield
-  # What was ended may take a moment to be gone.
+  # A process that was ended may take a moment to be gone.
   deadline = time.monotonic() + 30
   while (left := _living(temporary_folder) - before) and time.monotonic() < deadline:
     time.sleep(0.1)
@@ -95,7 +95,7 @@ def few_programs(memory):
 def _living(folder):
   """The processes that have `folder` for temporary files, threads that must end, and temporary files."""
   found = {f'thread {thread.name}' for thread in threading.enumerate() if not thread.daemon}
-  # Of multiprocessing: the folder of the process that others are forked from, which lives as long as the session.
+  # The folder of multiprocessing's fork server, which lives as long as the session.
   found |= {f'file {path.name}' for path in folder.iterdir() if not path.name.startswith('pymp-')}
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error):
@@ -123,14 +123,14 @@ def in_float64(function, *arguments):
 
 @pytest.fixture(scope='module')
 def without_optimisation():
-  """For modules whose facts do not hang on XLA's optimisations: what runs once and is small costs more to optimise."""
+  """Compile without XLA optimisation, for modules whose results do not depend on it."""
   with compiling_fast():
     yield
 
 
 @contextlib.contextmanager
 def compiling_fast():
-  """What runs once and is small costs more to optimise than to run."""
+  """Compile without XLA optimisation: small programs cost more to optimise than to run."""
   before = jax.config.values['jax_disable_most_optimizations']
   jax.config.update('jax_disable_most_optimizations', True)
   try:
@@ -140,7 +140,7 @@ def compiling_fast():
 
 
 def pytest_sessionfinish():
-  """End the process that others are forked from, where there is one, so that what they took is accounted for."""
+  """Stop the fork server, if it runs, so that the CPU time of its children is counted."""
   forkserver._forkserver._stop()
 
 
@@ -179,9 +179,9 @@ def joint_hmm(hmm):
 
 
 def contradictory_states():
-  """Where a text can rule supp(mu) = {0, 1} out: token 1 after it comes from a silent state 2 or 3 alone.
+  """A text can rule out supp(mu) = {0, 1}: token 1 after it comes only from a silent state 2 or 3.
 
-  Four states over two tokens, of which state 3 alone moves into {0, 1}: Assumption 3.5 with B = {3}.
+  Four states over two tokens, of which only state 3 moves into {0, 1}: Assumption 3.5 with B = {3}.
   """
   transition_matrix = np.array([[0.5, 0, 0.25, 0.25], [0, 0, 0.5, 0.5], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0]])
   silent_probs = np.array([0.4, 0.3, 0.2, 0.1])
@@ -191,7 +191,7 @@ def contradictory_states():
 
 
 def contradictory_memory():
-  """Where a text can rule supp(mu) = {0, 1} out: value 2 of the memory alone shows both tokens 1 and 2.
+  """A text can rule out supp(mu) = {0, 1}: only value 2 of the memory shows both tokens 1 and 2.
 
   State 0 shows the value, 0 by token 1 and 1 by token 2; state 1 announces it by token 0. P[H_1] is stationary.
   """

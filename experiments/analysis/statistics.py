@@ -16,7 +16,7 @@ class Interval(NamedTuple):
 
   Attributes:
     mean: of independent values.
-    standard_error: of the mean; NaN for fewer than three values, since two hardly measure a spread.
+    standard_error: of the mean; NaN for fewer than three values, since two values give no useful spread.
     degrees: of freedom of t.
     values: the values; empty where the mean is a difference of two means.
     bounds: of the quantity; the interval is clipped to them, which leaves its coverage.
@@ -140,7 +140,7 @@ def with_unit(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_unit(records: pd.DataFrame, field: str, unit: str | list[str] = 'unit') -> pd.Series:
-  """The field's mean in each unit of one distribution. Records without the field take no part."""
+  """The field's mean in each unit of one distribution. Records that lack the field are skipped."""
   return records.dropna(subset=field).astype({field: float}).groupby(unit)[field].mean()
 
 
@@ -152,8 +152,8 @@ def percent(records: pd.DataFrame, field: str, unit: str | list[str] = 'unit') -
 def percent_interval(percents: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   """The mean of shares in percent and its t interval within [0, 100].
 
-  A percentile bootstrap stays in it too, and covers less: of three units from skewed distributions in 63 to 76% of
-  cases, where this one does in 78 to 93%.
+  For three units from skewed distributions this interval covers in 78 to 93% of cases, a percentile bootstrap in 63 to
+  76%.
   """
   return mean_interval(percents)._replace(bounds=(0.0, 100.0))
 

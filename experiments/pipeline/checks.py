@@ -37,8 +37,9 @@ def check_draws(settings: Settings) -> None:
     has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
   except jax.errors.JaxRuntimeError as error:
     raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
-  law = f'some draw of mu, with downstream.num_nonzero {settings.downstream.num_nonzero}'
-  require(has_tasks, *what, f'one where {law}, gives texts two labels; here all have one label')
+  num_nonzero = f'downstream.num_nonzero is {settings.downstream.num_nonzero}'
+  valid = f'a process whose texts get two labels under some mu ({num_nonzero}); every draw gave one label'
+  require(has_tasks, *what, valid)
 
 
 def _has_tasks(trial: Trial, distribution: Distribution) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.special
 
 from experiments.settings.grid import Point, Settings
+from experiments.settings.methods import METHODS
 import hmm_jax
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax.distributions.hmm import Distribution
@@ -28,11 +29,11 @@ class Downstream(NamedTuple):
     splits: the slice of the inputs by split.
     documents: [m, T], further documents of the same length, for measuring the model.
     concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, in the measure
-      `concentration_name`; None unless 'attention' is a method.
+      `concentration_name`; None unless a method profiles attention.
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] if there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
-    label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that labels speak of.
+    label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that defines labels.
   """
 
   inputs: np.ndarray
@@ -47,6 +48,10 @@ class Downstream(NamedTuple):
   def labels(self, tasks: list[int]) -> np.ndarray:
     """Labels [K, n] of these tasks."""
     return np.stack([self.tasks[task].labels for task in tasks])
+
+  def other_task(self, number: int) -> int:
+    """The other number of a task's pair: (0, 1), (2, 3), ..."""
+    return number ^ 1
 
 
 def draw(
@@ -79,7 +84,7 @@ def draw(
   names = ('train', 'validation', 'test')
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None
-  if 'attention' in methods:
+  if any(METHODS[method].profiles for method in methods):
     concentration = _concentration(settings, point, distribution, inputs[splits['test']])
   return Downstream(
     inputs=inputs,

@@ -72,9 +72,7 @@ def exact_probs(distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
 
 def converged_head(settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
   """The head at the optimum on the training inputs, of features [n, F] and labels [n]."""
-  return _fitted(
-    _converged(settings, features, labels, settings.converged.ridge, splits['train']), features, labels, splits
-  )
+  return _fitted(settings, features, labels, splits, settings.converged.ridge, optimum.converged_head)
 
 
 def whitened_head(
@@ -84,10 +82,8 @@ def whitened_head(
 
   Exact features take the least ridge; others that of the best validation accuracy, the largest if several tie.
   """
-  train, fit = splits['train'], optimum.whitened_head
   heads = {
-    ridge: _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits)
-    for ridge in reversed(_RIDGES)
+    ridge: _fitted(settings, features, labels, splits, ridge, optimum.whitened_head) for ridge in reversed(_RIDGES)
   }
   return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
 
@@ -159,11 +155,15 @@ def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
   return float((sizes[0] / sizes[1]).max())
 
 
-def _fitted(converged: optimum.Converged, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
-  train, scores = splits['train'], features.astype(np.float64) @ converged.head.weights + converged.head.bias
+def _fitted(
+  settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits, ridge: float, fit: Any
+) -> Fitted:
+  train = splits['train']
+  head, gradient_norm, _ = _converged(settings, features, labels, ridge, train, fit)
+  scores = features.astype(np.float64) @ head.weights + head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())
-  return Fitted({'head': converged.head}, scores.argmax(1) == labels, loss, {'gradient_norm': converged.gradient_norm})
+  return Fitted({'head': head}, scores.argmax(1) == labels, loss, {'gradient_norm': gradient_norm})
 
 
 def heads_on_test(

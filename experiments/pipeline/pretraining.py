@@ -41,13 +41,13 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 def check_attention(bert: BertSettings, field: str) -> None:
-  """Raise SettingsError if this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
+  """Raise SettingsError if this machine lacks the attention kernel of `bert`, the settings named `field`."""
   on_gpu = jax.default_backend() == 'gpu'
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
 
 
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError if this machine lacks what the pretraining of the settings, if they have any, asks for."""
+  """Raise SettingsError if this machine has no mesh or attention kernel for BERT, or cannot write to `pretrained`."""
   if settings.has_bert:
     check_mesh(settings)
     check_attention(settings.bert, 'bert')
@@ -59,7 +59,7 @@ def check_mesh(s: Settings) -> None:
   """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
-  # Where one is -1 or there are several processes, no device is left out.
+  # If a size is -1 or several processes run, the mesh must use every device.
   is_exact = -1 in s.mesh.asked or jax.process_count() > 1
   valid = f'sizes whose product is {available}, the number of devices' + ('' if is_exact else ', or less')
   used = math.prod(sizes)
@@ -80,13 +80,13 @@ def check_disk(folders: Sequence[TrialFolder]) -> None:
   An object store does not report its free space, so it is not checked.
   """
   to_run = [folder for folder in folders if folder.absent() and folder.trial.settings.has_bert]
-  # A megabyte for all that is small.
+  # 1 MiB for small files.
   total = 2**20
   for directory, settings in {folder.pretrained_directory: folder.trial.settings for folder in to_run}.items():
-    there = checkpoints.steps(directory / checkpoints.NAME)
-    if settings.pretrain.num_steps not in there:
+    saved_steps = checkpoints.steps(directory / checkpoints.NAME)
+    if settings.pretrain.num_steps not in saved_steps:
       # The next one is written before one is removed, and several runs may do so at once.
-      total += (checkpoints.KEPT + 1 - len(there)) * state_bytes(settings)
+      total += (checkpoints.KEPT + 1 - len(saved_steps)) * state_bytes(settings)
   path = (to_run or folders)[0].pretrained_directory.parent
   free = storage.free_bytes(path)
   valid = f'at least {total:,} for the checkpoints'
@@ -292,13 +292,13 @@ def metrics_at(settings: Settings, state: State, ideals: distance.Ideals, **loss
 def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on; report its differences from those before."""
   mesh, path = _mesh(settings), directory / 'environment.jsonl'
-  here = environment.environment(mesh.devices.flat)
+  current = environment.environment(mesh.devices.flat)
   if not locks.may_write(path):
     return
   before = files.intact_json_lines(path)
   if done < settings.pretrain.num_steps:
-    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
-  for difference in environment.differing(before, here):
+    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **current})
+  for difference in environment.differing(before, current):
     reporter.say(f'{directory.name} was pretrained in another environment: {difference}')
 
 

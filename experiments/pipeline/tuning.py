@@ -137,59 +137,95 @@ def _trained_in_blocks(
   for block, group in itertools.groupby(job.tasks, lambda task: task - task % size):
     tasks = [*group]
     whole = [task if task in tasks else tasks[0] for task in range(block, block + size)]
-    fitted = _trained(job._replace(tasks=whole), tuner, features, reporter)
+    fitted = _best_fits(job._replace(tasks=whole), tuner, features, reporter)
     yield from (fitted[task - block] for task in tasks)
 
 
-def _trained(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
-  """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
+class _Trained(NamedTuple):
+  """R starts of K tasks after training, [R, K, ...], or one of them, from `_at`.
 
-  Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the one of the method
-  without restarts.
+  Attributes:
+    trainable: arrays of each start.
+    losses: mean cross-entropy of the last epoch in nats.
+    predicted: [..., n], the predicted class of each input.
+    head_inputs: [..., n, F], for a head that replaces the trained one; None unless the method refits.
+    attention: [..., n_test, P + T], weights on the test inputs; None unless the method profiles attention.
   """
-  trial, frozen, method, tasks, downstream = job
-  settings, splits, in_batches = trial.settings, downstream.splits, dict(batch_size=trial.settings.measure.batch_size)
-  schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
-  # Start by start, [R K], as are all arrays below.
-  drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
-  labels = np.tile(downstream.labels(tasks), (num_starts, 1))
-  members = [f'task {task} from start {start}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))]
-  data = frozen.params, _at(features, train), labels[:, train], drawn_as
-  states = tuner_lib.fit(jax.random.split(trial.keys().tuning), tuner, schedule, *data, str(job), members)
-  *_, (state, losses) = followed(states, schedule.num_epochs, str(job), reporter)
-  tuner, params = tuner.after_features(frozen.params)
-  predicted = np.asarray(tuner_lib.predictions(tuner, state.trainable, params, features, **in_batches))
-  is_right = predicted == labels
-  weights = prompted = None
-  if METHODS[method].refits:
-    prompted = tuner_lib.inputs_of_heads(tuner, state.trainable, params, features, **in_batches)
-  if method == 'attention':
-    weights = np.asarray(
-      tuner_lib.attention(tuner, state.trainable, params, _at(features, splits['test']), **in_batches)
-    )
-  losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
-  accuracies = is_right[:, splits['validation']].mean(1).reshape(num_starts, -1)
+
+  trainable: Any
+  losses: np.ndarray
+  predicted: np.ndarray
+  head_inputs: Array | None
+  attention: Array | None
+
+
+def _best_fits(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
+  """The fit to each task that is best on validation, of all starts of the method's schedule."""
+  starts = _train_starts(job, tuner, features, reporter)
+  is_right_RxKxn = starts.predicted == job.downstream.labels(job.tasks)
+  accuracies_RxK = is_right_RxKxn[..., job.downstream.splits['validation']].mean(-1)
   fits = []
-  for index, start in enumerate(best_starts(accuracies, losses.reshape(num_starts, -1))):
-    place, fields = start * len(tasks) + index, dict[str, Any]()
-    if METHODS[method].fit == 'restarts':
-      fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
-    elif weights is not None:
-      fields = attention_profile(weights[place], downstream)
-    # Tasks are paired: (0, 1), (2, 3), ...
-    other, test = downstream.tasks[tasks[index] ^ 1], splits['test']
-    fitted = optimal_heads.Fitted(_at(trainable, place), is_right[place], float(losses[place]), fields)
-    is_other_label = predicted[place] == other.labels
-    if prompted is not None:
-      refit = functools.partial(optimal_heads.refitted_head, settings, fitted, np.asarray(prompted[place]))
-      fitted, is_other_label = refit(labels[index], splits), refit(other.labels, splits).is_right
-    fitted.fields['other_task_accuracy'] = float(is_other_label[test].mean())
+  for index, start in enumerate(best_starts(accuracies_RxK, starts.losses)):
+    fitted = _fit_of_task(job, job.tasks[index], _at(starts, (start, index)))
+    if METHODS[job.method].fit == 'restarts':
+      fitted.fields.update(restart=int(start), restart_accuracies=accuracies_RxK[:, index].tolist())
     fits.append(fitted)
   return fits
 
 
-def _at(tree: Any, where: slice | int) -> Any:
-  return jax.tree.map(lambda x: x[where], tree)
+def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> _Trained:
+  """Train all starts of all tasks side by side by the method's schedule, and predict every input.
+
+  Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the start of the method
+  without restarts.
+  """
+  trial, frozen, method, tasks, downstream = job
+  settings, splits, name = trial.settings, downstream.splits, str(job)
+  schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
+  # Start by start, [R K].
+  drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
+  states = tuner_lib.fit(
+    jax.random.split(trial.keys().tuning),
+    tuner,
+    schedule,
+    frozen=frozen.params,
+    features=_at(features, train),
+    labels=np.tile(downstream.labels(tasks)[:, train], (num_starts, 1)),
+    tasks=drawn_as,
+    name=name,
+    members=[f'task {task} from start {start}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))],
+  )
+  *_, (state, losses) = followed(states, schedule.num_epochs, name, reporter)
+  tuner, params = tuner.after_features(frozen.params)
+  trained, batch_size = (tuner, state.trainable, params), settings.measure.batch_size
+  head_inputs = attention = None
+  if METHODS[method].refits:
+    head_inputs = tuner_lib.inputs_of_heads(*trained, features, batch_size=batch_size)
+  if METHODS[method].profiles:
+    attention = tuner_lib.attention(*trained, _at(features, splits['test']), batch_size=batch_size)
+  predicted = tuner_lib.predictions(*trained, features, batch_size=batch_size)
+  on_host = jax.device_get((state.trainable, losses, predicted))
+  by_start = lambda x: x.reshape(num_starts, -1, *x.shape[1:])
+  return jax.tree.map(by_start, _Trained(*on_host, head_inputs, attention))
+
+
+def _fit_of_task(job: Job, number: int, trained: _Trained) -> optimal_heads.Fitted:
+  """The fit of one start to a task, with its head replaced if the method refits."""
+  downstream, method = job.downstream, METHODS[job.method]
+  splits, labels, other_labels = downstream.splits, *downstream.labels([number, downstream.other_task(number)])
+  fields = attention_profile(np.asarray(trained.attention), downstream) if method.profiles else {}
+  fitted = optimal_heads.Fitted(trained.trainable, trained.predicted == labels, float(trained.losses), fields)
+  is_other_label = trained.predicted == other_labels
+  if method.refits:
+    head_inputs = np.asarray(trained.head_inputs)
+    refit = functools.partial(optimal_heads.refitted_head, job.trial.settings, fitted, head_inputs)
+    fitted, is_other_label = refit(labels, splits), refit(other_labels, splits).is_right
+  fitted.fields['other_task_accuracy'] = float(is_other_label[splits['test']].mean())
+  return fitted
+
+
+def _at(tree: Any, index: Any) -> Any:
+  return jax.tree.map(lambda x: x[index], tree)
 
 
 def _measured(task: tasks_lib.Task, fitted: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:

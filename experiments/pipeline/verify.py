@@ -26,7 +26,7 @@ _ABSENT = 'no such field'
 
 
 class Differs(exit_status.RunError):
-  """A trial that was run again differs from its records, as the text says."""
+  """A rerun differs from the records; the message lists the fields."""
 
 
 def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter) -> None:

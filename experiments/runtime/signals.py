@@ -61,7 +61,7 @@ def all_stopping() -> list[int]:
 
 
 def raise_if_stopped() -> None:
-  """Raise Stopped, in all processes, if one of them has received a signal; every process must call it."""
+  """Raise Stopped in all processes if one has received a signal, except in `deferred`; every process must call it."""
   received = all_stopping()
   if received and not _deferrals:
     raise Stopped(received[0])

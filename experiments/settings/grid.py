@@ -124,7 +124,7 @@ class Settings(groups.Experiment):
       valid = f"'paper' for method {name}: the head of the released code reads no tokens"
       self.require('attention.form', self.attention.form == 'paper' or reads_all, valid)
       if method.has_schedule:
-        self.tuning(name).check_for(method.settings[0], d.num_train)
+        self.tuning(name).check_num_train(method.settings[0], d.num_train)
         steps, field = self.schedule(name).num_epochs * d.num_train, f'{method.settings[0]}.num_epochs'
         self.require(field, steps < 2**31, f'fewer, for below {2**31} texts, restarts included')
 

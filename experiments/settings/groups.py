@@ -209,12 +209,11 @@ class TuneSettings(AdamWSettings):
   def schedule(self) -> Schedule:
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
-  def check_for(self, name: str, num_train: int) -> None:
-    """Raise SettingsError if `num_train` inputs make no batch, or fewer steps than the warm-up has."""
+  def check_num_train(self, name: str, num_train: int) -> None:
+    """Raise SettingsError unless `num_train` inputs fill a batch and give more steps than `warmup_steps`."""
     valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
-    # An incomplete last batch of an epoch is dropped.
-    steps = self.num_epochs * (num_train // self.batch_size)
+    steps = self.num_epochs * self.schedule.steps_per_epoch(num_train)
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
 

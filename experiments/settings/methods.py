@@ -29,6 +29,7 @@ class Method(NamedTuple):
       optimum on the test inputs themselves, a bound for any training; 'table': the commonest training labels.
     models: on which it makes sense.
     refits: whether the trained head is replaced by a 'whitened' one behind the trained prompt.
+    profiles: whether its records compare attention weights with concentration.
   """
 
   label: str
@@ -40,6 +41,7 @@ class Method(NamedTuple):
   fit: str = 'schedule'
   models: tuple[str, ...] = ('bert', 'exact', 'own')
   refits: bool = False
+  profiles: bool = False
 
   @property
   def prompt(self) -> bool:
@@ -65,7 +67,7 @@ METHODS = {
   # A head like any other, so that it is trained as one.
   'probe': Method('probe', 'representation', '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
   'finetune': Method('finetune', 'mask', '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
-  'attention': Method('attention', 'sequence', '#000000', 'P', '-', ('attention',)),
+  'attention': Method('attention', 'sequence', '#000000', 'P', '-', ('attention',), profiles=True),
   'prompt_attention': Method('prompt + attention', 'sequence', '#56B4E9', 'X', '-.', ('prompt', 'attention')),
   'head_best': Method('best head', 'mask', '#0072B2', '*', ':', ('on_test', 'converged'), 'on_test', ('exact',)),
   'head_converged': Method('raw converged head', 'mask', '#0072B2', 'd', '-', ('converged',), 'converged'),

@@ -103,7 +103,7 @@ def distribution(x: T) -> T:
 
 
 def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
-  """Raise ValueError at the first id, of those `where` holds, that is no integer from 0 to below `num_ids`."""
+  """Raise ValueError unless every id is an integer from 0 to `num_ids` - 1; ids with `where` False are ignored."""
   if not _is_on_host(ids) or isinstance(where, jax.core.Tracer):
     return
   ids = np.asarray(ids)

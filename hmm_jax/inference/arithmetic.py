@@ -77,6 +77,7 @@ def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) 
 
 @jax.custom_jvp
 def _normalised(weights: Array) -> Array:
+  """Identity on weights of sum 1, with the derivative of w / sum(w) over states and configurations: dp - p sum(dp)."""
   return weights
 
 

@@ -233,6 +233,7 @@ class BertModel(MaskedLM):
     return self._decode(params, self.represent(params, embeddings, positions))
 
   def predict_prompted(self, params: Any, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+    # Prompts and texts stay apart up to the first layer's projections, so that a text is projected only once.
     parts = prompts[:, None], self.embed(params, tokens)
     return self._decode(params, self._apply(Bert.encode, params, *parts, positions=positions))
 

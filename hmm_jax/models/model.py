@@ -201,7 +201,7 @@ class ExactModel(MaskedLM):
     return emitted_token_probs(params, self.represent(params, embeddings, positions))
 
   def predict_prompted(self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
-    """As the base has it; K + B passes instead of K B where `positions`, a numpy array, is the text's first alone."""
+    """Override with K + B passes instead of K B if `positions` is the numpy array [P], the first text position."""
     embeddings, first = self.embed(params, tokens), prompts.shape[-2]
     if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
       return self.predict(params, prepend(prompts, embeddings), positions)

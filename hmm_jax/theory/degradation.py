@@ -62,7 +62,7 @@ class NoisyModel(MaskedLM):
     return _noisy(params, ideal, self._nearby(params, embeddings, positions), embeddings, positions)
 
   def predict_prompted(self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
-    """As the base has it; as fast as `ExactModel`'s where `positions`, a numpy array, is the text's first alone."""
+    """Override as fast as `ExactModel`'s if `positions` is the numpy array [P], the first text position."""
     embeddings = prepend(prompts, self.embed(params, tokens))
     first = prompts.shape[-2]
     if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:

@@ -99,14 +99,15 @@ def _largest_margin(rows: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarra
 
 
 def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> np.ndarray:
-  """True where a head [V, C] puts the label of features [n, V] first by more than rounding error, [n]."""
+  """Mask [n] of inputs whose label a head [V, C] scores first by more than rounding error."""
   own_nxV = head.T[labels]
-  ahead = np.ones(len(own_nxV), bool)
+  is_right = np.ones(len(own_nxV), bool)
   for other, column in enumerate(head.T):
     terms_nxV = features * (own_nxV - column)
-    is_first = terms_nxV.sum(-1) > _ROUNDING * (features * (np.abs(own_nxV) + np.abs(column))).sum(-1)
-    ahead &= is_first | (labels == other)
-  return ahead
+    sizes_nxV = np.abs(features) * (np.abs(own_nxV) + np.abs(column))
+    is_first = terms_nxV.sum(-1) > _ROUNDING * sizes_nxV.sum(-1)
+    is_right &= is_first | (labels == other)
+  return is_right
 
 
 def whitening(features: np.ndarray) -> np.ndarray:

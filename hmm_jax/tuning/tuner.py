@@ -238,7 +238,7 @@ def tune_epoch(
     state: donated.
     key: PRNG key of the order.
     tuner: what is trained.
-    schedule: how.
+    schedule: optimiser settings, batch size and epochs.
     frozen: the model's parameters, read only; with the tuner, whole or from `after_features`.
     features: with leading axis n, from `frozen_features`.
     labels: [K, n] int32.
@@ -299,7 +299,7 @@ def fit(
   Args:
     keys: of the start and of the order of the inputs.
     tuner: what is trained.
-    schedule: how.
+    schedule: optimiser settings, batch size and epochs.
     frozen: the model's parameters, whole.
     features: with leading axis n, from `frozen_features`.
     labels: [K, n].

@@ -16,7 +16,7 @@ from .processes import Moment, PHASES, Run
 
 
 class Lost(Exception):
-  """What is left of a run is not what it has to be, as its text says."""
+  """A run failed its scenario; the message names the fault."""
 
 
 class Scenario(NamedTuple):
@@ -63,12 +63,12 @@ class Bench:
     return Moment(phase, 1 + (self.phases[phase] - 1) // 2, signal)
 
   def check_left(self, workdir):
-    """Raise Lost where the results of a workdir are not those of the reference."""
+    """Raise Lost if the results of a workdir differ from the reference."""
     why = differs(results(workdir), self.left)
     check(not why, why)
 
   def lost(self, scenario):
-    """Why a scenario is lost; '' where it is survived."""
+    """The fault that a scenario shows; '' if the run survives it."""
     workdir = self.directory / 'work'
     shutil.rmtree(workdir, ignore_errors=True)
     workdir.mkdir()
@@ -89,13 +89,13 @@ class Bench:
 
 
 def check(is_well, why):
-  """Raise Lost, with why, where something is not well."""
+  """Raise Lost with the message `why` unless `is_well`."""
   if not is_well:
     raise Lost(why)
 
 
 def expect(ended, status):
-  """Raise Lost, with the last line that a run said, where its exit status is another."""
+  """Raise Lost, with the run's last line, if its exit status is not `status`."""
   lines = [line for line in ended.said.splitlines() if line.strip()]
   check(ended.status == status, f'status {ended.status}: {lines[-1] if lines else "nothing"}')
 

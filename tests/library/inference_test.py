@@ -49,7 +49,7 @@ def posteriors():
 def test_posterior_equals_enumeration(posteriors, name):
   """Every field is its definition, a sum over state paths; float32 results are float64's, rounded.
 
-  What is 0 by definition is exactly 0, as all is of impossible evidence but rows that leave the culprit out.
+  Zeros are exact. Impossible evidence gives zeros except in rows that leave out the impossible token.
   """
   case, (single, double) = at(stacked([CASES[name]]), 0), posteriors[name]
   expected = enumerated_posterior(*jax.tree.map(np.float64, case))

@@ -27,7 +27,7 @@ def likelihoods(hmm, length):
   return np.array([path_weights(anywhere, *hmm[1:], (None, *text), 0) for text in texts], object)
 
 
-def test_linear_is_what_least_squares_over_all_texts_leaves_nothing_of():
+def test_a_score_is_linear_iff_least_squares_over_all_texts_is_exact():
   """b^T G(x) P[x from H_1] = mu^T P[H_0, x] for every text, exactly, with the b of float64 least squares."""
   rng, answers = np.random.default_rng(3), set()
   for hmm, length in itertools.product(rational_hmms(rng), (1, 3)):

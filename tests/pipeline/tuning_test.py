@@ -1,4 +1,4 @@
-"""What is measured of a tuned method: accuracies, and attention against concentration."""
+"""Measurements of a tuned method: accuracies, and attention against concentration."""
 
 import dataclasses
 import functools
@@ -82,7 +82,7 @@ def test_a_method_reads_the_settings_that_name_its_records(method, settings, dra
 
 @pytest.mark.parametrize(('method', 'at_a_time'), [('prompt', 2), ('oracle_prompt', 3)])
 def test_a_task_has_the_same_bits_whatever_else_is_missing(method, at_a_time, settings, drawn):
-  """Beside the other task of its block, beside that of another block, and alone."""
+  """Trained beside the other task of its block, beside a task of another block, or without another task."""
   settings = dataclasses.replace(changed(settings, 'prompt', num_epochs=2), tasks_at_a_time=at_a_time)
   distribution, downstream = drawn
   tune_some = functools.partial(tune, settings, (distribution, downstream._replace(tasks=2 * downstream.tasks)), method)
@@ -237,7 +237,7 @@ NOISY_LABELS = np.int32(PROBS[:, 0] + RNG.normal(scale=0.2, size=90) > 0.25)
 
 
 def test_validation_chooses_the_ridge_of_a_model(settings):
-  """Of heads that are equally good on validation inputs that of the largest ridge; of the exact model the least."""
+  """Ties on validation go to the largest ridge; the exact model always takes the smallest."""
   train, validation, test = SPLITS.values()
   how = dict(num_classes=2, tolerance=1e-8, max_iterations=1000)
   heads = {
@@ -272,8 +272,8 @@ def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, m
     np.testing.assert_array_equal((probs @ one.trainable['head'].weights).argmax(1), task.labels)
 
 
-def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
-  """Start 0 is the one without restarts, and of all the best on validation is kept."""
+def test_the_start_of_best_validation_accuracy_is_kept(settings, drawn, monkeypatch):
+  """Start 0 is the start of the method without restarts."""
   plain = tune(settings, drawn, 'head')
   monkeypatch.setitem(METHODS, 'head', METHODS['head']._replace(fit='restarts'))
   several = tune(changed(settings, 'restarts', number=4, steps_factor=1), drawn, 'head')
@@ -284,8 +284,8 @@ def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
   assert any(one.measured['restart'] for one in several)
 
 
-def test_of_starts_that_are_equally_good_the_one_of_less_loss_is_kept():
-  """A column is a task; of equal losses too the first start is kept."""
+def test_ties_between_starts_go_to_the_lower_loss():
+  """A column is a task; if the losses tie too, the first start is kept."""
   accuracies = np.array([[0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], [-0.8, -0.9, -0.9, -0.9]]).T
   losses = np.array([[0.1, 0.4, 0.3, 0.3], np.zeros(4), np.zeros(4)]).T
   np.testing.assert_array_equal(tuning.best_starts(accuracies, losses), [2, 1, 0])

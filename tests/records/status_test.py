@@ -64,15 +64,15 @@ def test_a_trial_that_fails_stops_no_other(grid, runs, tmp_path, error, sentence
 
 @pytest.mark.parametrize(('codes', 'status'), [((3, 3), 3), ((2, 2), 2), ((2, 3), 1)])
 def test_the_exit_status_is_that_of_every_failure(codes, status):
-  """Where they agree; or else that of any failure."""
+  """The status that all failures share, or else that of any failure."""
   assert sweep.TrialsFailed([failures.Failure('no', code) for code in codes], None).status == status
 
 
 @pytest.mark.parametrize(
   ('error', 'processes'), [(signals.Stopped(15), 1), (pretraining.OutOfTime(), 1), (RuntimeError('alone'), 2)]
 )
-def test_who_is_stopped_begins_no_other(grid, runs, tmp_path, monkeypatch, error, processes):
-  """A signal, the end of the time, and what one of several processes meets alone, for which the others would wait."""
+def test_a_stopped_run_starts_no_other_trial(grid, runs, tmp_path, monkeypatch, error, processes):
+  """By a signal, the time budget, or an error that only one of several processes raises."""
   errors, begun = runs
   errors[6] = error
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)

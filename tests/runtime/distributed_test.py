@@ -21,9 +21,9 @@ from experiments.settings.fields import SettingsError
 
 pytestmark = pytest.mark.slow
 
-# Seconds: the default would make a long test where one dies; where none does a busy machine may be slow.
+# Seconds. HEARTBEAT is short, so that a test with a killed process ends soon; PATIENT is long, for busy machines.
 HEARTBEAT, PATIENT = 8, 120
-# Those within which the others end: the time-out, one more beat, and room for a busy machine.
+# Seconds in which the other processes must end: the time-out, one more beat, and room for a busy machine.
 BOUND = 3 * HEARTBEAT
 
 # Pretrains on any tokens, unmeasured. Before, what one process decides and what all agree on. A process gets the signal

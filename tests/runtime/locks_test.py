@@ -52,8 +52,8 @@ def test_a_holder_elsewhere_is_taken_over_after_its_lease(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize('change', [lock_elsewhere, lambda directory: (directory / locks.NAME).unlink()])
-def test_whose_lock_was_taken_has_lost_it(tmp_path, change):
-  """Another's lock counts, and one that is gone."""
+def test_check_held_raises_lost_after_a_takeover(tmp_path, change):
+  """Raises if the lock file is another process's or missing."""
   with locks.held(tmp_path, 'it', QUIET):
     locks.check_held(tmp_path)
     change(tmp_path)
@@ -113,8 +113,8 @@ def test_a_trial_that_was_taken_over_is_waited_for(grid, monkeypatch):
   assert folder.records()[0]['accuracy'] == 0.5
 
 
-def test_who_has_lost_a_lock_writes_renames_and_removes_nothing_below_it(tmp_path):
-  """Whatever it is: no caller has to ask."""
+def test_a_process_without_its_lock_changes_no_file(tmp_path):
+  """`files` checks the lock, so callers need not."""
   with locks.held(tmp_path, 'it', QUIET):
     files.write_json_lines(tmp_path / 'kept', [{'a': 1}])
     lock_elsewhere(tmp_path)

@@ -26,7 +26,7 @@ def _tell(number=signal.SIGTERM):
 
 
 def test_a_stop_is_put_off():
-  """Until what is being saved is saved, of several until the outermost is."""
+  """A stop waits for the end of the outermost `deferred` block."""
   done = []
   with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
     with signals.deferred():

@@ -12,7 +12,6 @@ from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.theory import assumptions, families, recovery
-from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import leaking, with_smallest_singular_value
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import generator
@@ -115,7 +114,8 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Damag
       versions = _versions(s, theorem, drawn.hmm, drawn.task_weights, key_text)
       if all(problem.is_balanced(s.largest_majority) for problem in versions.values()):
         return versions
-  raise _no_draw(s, f'for Theorem {theorem} a start was below a leak, or')
+  problem = f'no draw for Theorem {theorem} had every start above the leaks and every class at most'
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem} {s.largest_majority:.0%}')
 
 
 def _versions(
@@ -135,8 +135,8 @@ def _versions(
     if theorem == '3.3':
       built = recovery.theorem_3_3(version, mu, version.initial_probs, exact)
     else:
-      # What leaks into a state outside of H* counts as 0.
-      over_leak = Thresholds(1.01 * degree / (hmm.num_states - len(inverted)), s.rank_threshold)
+      # Probability that leaks into a state outside H* counts as 0.
+      over_leak = s.thresholds._replace(support=1.01 * degree / (hmm.num_states - len(inverted)))
       built = recovery.theorem_3_6(version, mu, version.initial_probs, over_leak, s.max_nodes)
     tokens = sample_corpus(key, batched_tuning.float32(version), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
@@ -158,9 +158,5 @@ def about_other_states(s: DegradationSettings, problem: DamagedProblem, key: Arr
     control = problem._replace(task_weights=mu, construction=None)
     if control.is_balanced(s.largest_majority):
       return control
-  raise _no_draw(s, 'for states outside H*')
-
-
-def _no_draw(s: DegradationSettings, where: str) -> SettingsError:
-  problem = f'{where} one class exceeded {s.largest_majority:.0%} in each draw'
-  return SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem}')
+  problem = f'no mu on states outside H* had every class at most {s.largest_majority:.0%}'
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem}')

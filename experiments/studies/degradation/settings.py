@@ -64,7 +64,7 @@ class DegradationSettings(Experiment):
     require(self.num_states_3_3 <= self.num_tokens, 'num_states_3_3', self.num_states_3_3, valid)
     valid = f'each at most conditioning, {self.conditioning}, the lower bound for a drawn W'
     require(max(self.singular_values) <= self.conditioning, 'singular_values', self.singular_values, valid)
-    self.tuning.check_for('tuning', self.num_train)
+    self.tuning.check_num_train('tuning', self.num_train)
     longest, positions = max(self.length + self.prompt_length, self.bert.document_length), self.bert.model.max_positions
     valid = f'at least {longest}, the larger of a document and an input with its prompt'
     require(positions >= longest, 'bert.model.max_positions', positions, valid)
@@ -72,4 +72,4 @@ class DegradationSettings(Experiment):
   @property
   def thresholds(self) -> Thresholds:
     """Thresholds for problems that are drawn with exact zeros."""
-    return Thresholds(0.0, self.rank_threshold)
+    return Thresholds(support=0.0, rank=self.rank_threshold)

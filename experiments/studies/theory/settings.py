@@ -41,7 +41,7 @@ class ImpossibilitySettings(Group):
   converged: ConvergedSettings
 
   def check_fields(self) -> None:
-    self.tuning.check_for('tuning', self.num_train)
+    self.tuning.check_num_train('tuning', self.num_train)
     longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
     valid = f'at most {longest}, for at most {_MAX_SEQUENCES} texts over {self.num_tokens} tokens'
     require(self.length <= longest, 'length', self.length, valid)

@@ -110,7 +110,7 @@ def split_columns(
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] with A pi = pi and sum 1, in the type of its argument; None if it is not unique."""
+  """pi [H] with pi^T transition_matrix = pi^T and sum 1, floats or `Fraction`s as the argument; None if not unique."""
   size = len(transition_matrix)
   equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
   totals = np.arange(size + 1) == size

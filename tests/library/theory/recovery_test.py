@@ -106,8 +106,8 @@ def test_the_region_takes_mass_up_to_epsilon_for_none():
   assert finding.witness['recoverable_states'].tolist() == [0] and found.tolist() == [True, False, False, False]
 
 
-def test_a_mass_that_predictions_do_not_tell_is_refused():
-  """A third state that says what two others say together can have their mass."""
+def test_mass_weights_refuses_a_mass_that_is_not_linear_in_g():
+  """State 2 emits the mean of states 0 and 1, so G does not determine the mass on {0, 1}."""
   hmm = contradictory_states().hmm._replace(emission_matrix=np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5]]))
   with pytest.raises(ValueError, match='states'):
     recovery.mass_weights(hmm, [0, 1], EXACT)

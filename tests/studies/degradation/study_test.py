@@ -84,7 +84,7 @@ def test_problems_are_balanced_in_every_version_and_their_g_is_exact(theorem):
 
 
 def test_a_task_that_cannot_be_balanced_is_refused():
-  with pytest.raises(SettingsError, match='^max_draws is 1; valid is more: for Theorem 3.3'):
+  with pytest.raises(SettingsError, match='^max_draws is 1; valid is more: no draw for Theorem 3.3'):
     problems.draw(_settings(max_draws=1, largest_majority=0.501), '3.3', jax.random.key(0))
 
 
