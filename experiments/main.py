@@ -127,7 +127,7 @@ def status(settings: Settings, workdir: pathlib.Path, flags: Flags) -> None:
   from experiments.pipeline import sweep
 
   code.import_named(settings)
-  results.recorded(workdir, settings.experiment)
+  results.check_recorded(workdir, settings.experiment)
   write(status_lib.text(sweep.folders(settings, workdir)))
 
 

@@ -97,7 +97,7 @@ def check_model(name: str, distribution: Distribution, key: Array) -> None:
   totals = probs.sum(-1)
   are_probs = probs.min() >= 0 and np.allclose(totals, totals > 0, atol=1e-3)
   require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
-  valid = 'one whose predictions depend neither on other texts nor on the positions that are read'
+  valid = 'one whose predictions depend on no other text and not on the positions read'
   require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
 
 

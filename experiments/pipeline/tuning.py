@@ -155,8 +155,8 @@ class _Trained(NamedTuple):
   trainable: Any
   losses: np.ndarray
   predicted: np.ndarray
-  head_inputs: Array | None
-  attention: Array | None
+  head_inputs: np.ndarray | None
+  attention: np.ndarray | None
 
 
 def _best_fits(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
@@ -204,21 +204,19 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
   if METHODS[method].profiles:
     attention = tuner_lib.attention(*trained, _at(features, splits['test']), batch_size=batch_size)
   predicted = tuner_lib.predictions(*trained, features, batch_size=batch_size)
-  on_host = jax.device_get((state.trainable, losses, predicted))
-  by_start = lambda x: x.reshape(num_starts, -1, *x.shape[1:])
-  return jax.tree.map(by_start, _Trained(*on_host, head_inputs, attention))
+  on_host = jax.device_get(_Trained(state.trainable, losses, predicted, head_inputs, attention))
+  return jax.tree.map(lambda x: x.reshape(num_starts, len(tasks), *x.shape[1:]), on_host)
 
 
 def _fit_of_task(job: Job, number: int, trained: _Trained) -> optimal_heads.Fitted:
   """The fit of one start to a task, with its head replaced if the method refits."""
   downstream, method = job.downstream, METHODS[job.method]
   splits, labels, other_labels = downstream.splits, *downstream.labels([number, downstream.other_task(number)])
-  fields = attention_profile(np.asarray(trained.attention), downstream) if method.profiles else {}
+  fields = attention_profile(trained.attention, downstream) if method.profiles else {}
   fitted = optimal_heads.Fitted(trained.trainable, trained.predicted == labels, float(trained.losses), fields)
   is_other_label = trained.predicted == other_labels
   if method.refits:
-    head_inputs = np.asarray(trained.head_inputs)
-    refit = functools.partial(optimal_heads.refitted_head, job.trial.settings, fitted, head_inputs)
+    refit = functools.partial(optimal_heads.refitted_head, job.trial.settings, fitted, trained.head_inputs)
     fitted, is_other_label = refit(labels, splits), refit(other_labels, splits).is_right
   fitted.fields['other_task_accuracy'] = float(is_other_label[splits['test']].mean())
   return fitted

@@ -65,10 +65,10 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   return content
 
 
-def recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
-  """The settings on record in the folder that --workdir names, None if there are none.
+def check_recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
+  """Raise SettingsError if the folder of --workdir has damaged records, or some of another experiment or version.
 
-  Raises SettingsError if something is damaged or of another experiment or version.
+  Returns the settings on record, None if there are none.
   """
   with storage.usable(workdir, '--workdir'):
     content = config(workdir)
@@ -89,9 +89,9 @@ def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[st
 
 
 def other_settings(workdir: pathlib.Path, settings: Any) -> str | None:
-  """A sentence on how the settings on record in a writable folder differ; raises SettingsError as `recorded` does."""
+  """A sentence on how the settings on record in a writable folder differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
-  differing = ', '.join(changed(recorded(workdir, settings.experiment), settings))
+  differing = ', '.join(changed(check_recorded(workdir, settings.experiment), settings))
   return f'{workdir} holds records with other settings: {differing}; new records are added' if differing else None
 
 

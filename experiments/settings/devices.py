@@ -8,7 +8,7 @@ from experiments.settings.fields import Group, setting
 
 class MeshSettings(Group):
   data: int = setting('devices on the data-parallel axis; -1: all remaining devices', least=-1)
-  fsdp: int = setting('devices on the FSDP axis, which shards the train state; -1: all remaining devices', least=-1)
+  fsdp: int = setting('devices on the FSDP axis, which shards the train state; -1: all that remain', least=-1)
   tensor: int = setting('devices on the tensor-parallel axis of each layer; -1: all remaining devices', least=-1)
 
   @property

@@ -54,10 +54,10 @@ class Settings(groups.Experiment):
     'tasks that are tuned side by side, however many there are; may change the last bits of records', most=10_000
   )
   models: tuple[str, ...] = setting('models to tune the methods on; methods that need none run anyway', choices=MODELS)
-  model: str = setting("the model 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
-  own_head: str = setting("the method 'own_head': MODULE:FUNCTION from the number of classes to a head; '': none")
+  model: str = setting("model 'own': MODULE:FUNCTION, (distribution, key) -> (model, params); '': none")
+  own_head: str = setting("method 'own_head': MODULE:FUNCTION, number of classes -> head; '': none")
   methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
-  distribution: str = setting("a named process or a .json or .npz file, which sets the sizes; '': drawn at random")
+  distribution: str = setting("named process, or .json or .npz file, which sets the sizes; '': drawn at random")
   corpus_file: str = setting("token ids for pretraining, .npy or .txt, one document a row or line; '': sampled")
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
@@ -77,7 +77,7 @@ class Settings(groups.Experiment):
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
   time_budget: float = setting(
-    'minutes after which no trial starts and pretraining stops at a checkpoint; 0: no limit',
+    'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,
   )
   figures: tuple[str, ...] = setting(

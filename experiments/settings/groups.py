@@ -187,7 +187,7 @@ class DownstreamSettings(Group):
   length: int = setting('tokens in a text, [MASK] included; all of them decide the label', least=2)
   num_positions: int = setting('positions the model sees, prompt included; 0: the whole text', least=0)
   label_state: str = setting(
-    'state that decides the label without a memory: H_1, or the silent state before it',
+    'state that decides labels without a memory: H_1, or the silent state before it',
     choices=('first', 'silent'),
   )
   num_train: int = setting('number of training inputs', least=2)
@@ -228,7 +228,7 @@ class OnTestSettings(Group):
 
 class ConvergedSettings(Group):
   ridge: float = setting(
-    'L2 penalty: half of it times the squared weights and bias is added to the mean loss', least=_LEAST_RIDGE
+    'L2 penalty added to the mean loss: ridge / 2 times the squared weights and bias', least=_LEAST_RIDGE
   )
   tolerance: float = setting('largest gradient entry of a converged head')
   max_iterations: int = setting('maximum optimiser steps to convergence')
@@ -242,7 +242,7 @@ class RestartSettings(Group):
 class PromptSettings(TuneSettings):
   length: int = setting('prompt length in vectors', most=65_536)
   init: str = setting('initialisation: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
-  init_scale: float = setting('half-width of the uniform initialisation, in units of the prompt space of the model')
+  init_scale: float = setting("half-width of the uniform initialisation, in units of the model's prompt space")
 
 
 class AttentionSettings(TuneSettings):

@@ -2,8 +2,8 @@
 
 A construction is exactly what a tuner trains (`hmm_jax.tuning.tuner`): a dictionary of `head` and, for some theorems,
 `prompt`, for one task. So a tuner can score it on any model, start from it, or be compared with it. Arrays are float64;
-A = transition_matrix.T and W = emission_matrix.T. Equation numbers are those of appendices A to C of the first arXiv
-version.
+A = transition_matrix.T and W = emission_matrix.T, as in the paper; `inference.passes` has the textbook's A[i, j] =
+P[next j | now i]. Equation numbers are those of appendices A to C of the first arXiv version.
 
 The paper writes one weight vector mu and F* = 1(mu^T P >= 0). Here mu has a row for each class, F* is the argmax, and a
 construction has a column for each class: every step of the proofs is linear in mu, and every scale r_x is common to the

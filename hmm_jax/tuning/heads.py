@@ -223,7 +223,7 @@ class Linear(Head):
     return linear_scores(params, features)
 
   def attend(self, params: LinearHead, features: Array) -> Array:
-    raise ValueError('a linear head has no attention weights; valid are Attention and OfficialAttention')
+    raise ValueError('a linear head has no attention; valid are Attention and OfficialAttention')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,21 +38,23 @@ def test_a_chunk_is_of_one_document():
     ('mesh', 2, dict(mesh__data=2, mesh__tensor=2)),
     ('pretrain.batch_size is 12; valid is a multiple of mesh.data times mesh.fsdp', 1, dict(pretrain__batch_size=12)),
     ('bert.num_heads is 2; valid is a multiple of mesh.tensor, 4', 1, dict(mesh__tensor=4)),
+    ('bert.attention', 1, dict(bert__attention='cudnn', bert__dtype='bfloat16')),
+    ('pretrained', 1, dict(pretrained='/proc/nothing')),
     (None, 1, dict(mesh__fsdp=-1, mesh__data=2)),
     (None, 1, dict(mesh__data=2, mesh__tensor=2)),
   ],
 )
-def test_a_mesh_fits_devices_and_model_or_is_refused(field, processes, changes, monkeypatch):
-  """It takes all of eight devices or, in one process, fewer; its axes divide the batch and the layers."""
+def test_a_machine_must_fit_the_settings(field, processes, changes, monkeypatch):
+  """A mesh takes all of eight devices or, in one process, fewer; its axes divide the batch and the layers."""
   monkeypatch.setattr(jax, 'device_count', lambda: 8)
   monkeypatch.setattr(jax, 'process_count', lambda: processes)
   settings = settings_of('smoke', **changes)
   if field is None:
-    pretraining.check_mesh(settings)
+    pretraining.check_machine(settings)
     assert settings.mesh.sizes(8) in [(2, 4, 1), (2, 1, 2)]
   else:
     with pytest.raises(SettingsError, match=f'^{field}'):
-      pretraining.check_mesh(settings)
+      pretraining.check_machine(settings)
 
 
 def test_checkpoints_to_come_need_room(tmp_path, monkeypatch):

@@ -115,14 +115,15 @@ def test_a_trial_that_was_taken_over_is_waited_for(grid, monkeypatch):
 
 def test_a_process_without_its_lock_changes_no_file(tmp_path):
   """`files` checks the lock, so callers need not."""
+  path = tmp_path / 'kept'
   with locks.held(tmp_path, 'it', QUIET):
-    files.write_json_lines(tmp_path / 'kept', [{'a': 1}])
+    files.write_json_lines(path, [{'a': 1}])
     lock_elsewhere(tmp_path)
-    files.append_json_line(tmp_path / 'kept', {'b': 2})
-    files.remove(tmp_path / 'kept')
+    files.append_json_line(path, {'b': 2})
+    files.remove(path)
     with pytest.raises(locks.Lost):
-      files.rename_corrupt(tmp_path / 'kept')
-  assert files.read_json_lines(tmp_path / 'kept') == [{'a': 1}]
+      files.rename_corrupt(path)
+  assert files.read_json_lines(path) == [{'a': 1}]
   assert {path.name for path in tmp_path.iterdir()} == {locks.NAME, 'kept'}
 
 

@@ -10,7 +10,7 @@ class WhichTheoremSettings(Settings):
   """The settings of prompt_vs_head, which decide all that is drawn, and those of the study."""
 
   levels: LevelSettings
-  margin: float = setting('margins of a linear head, and residuals of a proof of none, up to this count as 0')
+  margin: float = setting('margins of linear heads and residuals of proofs up to this count as 0')
   near_tie: float = setting('inputs whose two best scores differ by less than this are near ties')
 
   def check_fields(self) -> None:

@@ -32,11 +32,12 @@ def test_rare_tokens_are_no_obstacle():
   assert set(texts.labels) == {0, 1} and decision.outcome == 'separable'
 
 
-def test_surely_right_is_no_tie_and_no_rounding():
-  """Scores that are equal but for rounding put no label first."""
+def test_surely_right_excludes_ties_and_rounding():
+  """Scores that are equal up to rounding put no label first."""
   for ahead, expected in ((1e-15, [False, False]), (1e-3, [True, False]), (-1e-3, [False, True])):
     head = np.array([[1 + ahead, 1], [1, 1]])
-    assert separability.surely_right(np.full((2, 2), 0.5), np.array([0, 1]), head).tolist() == expected
+    for entry, labels in ((0.5, [0, 1]), (-0.5, [1, 0])):
+      assert separability.surely_right(np.full((2, 2), entry), np.array(labels), head).tolist() == expected
 
 
 def test_a_proof_is_confirmed_with_its_own_labels_alone():

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from hmm_jax._support.rational.algebra import stationary_law
+from hmm_jax._support.rational.algebra import as_fractions, stationary_law
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import problem as problem_lib
 
@@ -29,6 +29,13 @@ def test_small_fractions_are_those_that_were_rounded():
   for roundings in (0, 4, -4):
     floats = np.array(exact, float) * (1 + roundings * np.finfo(float).eps)
     assert problem_lib.small_fractions(floats).tolist() == exact
+
+
+@pytest.mark.parametrize('convert', [np.asarray, as_fractions])
+def test_a_stationary_law_is_unique_if_one_class_is_closed(convert):
+  """A transient state has probability 0; two closed classes have many laws."""
+  assert stationary_law(convert([[0.5, 0.5], [0, 1]])).tolist() == pytest.approx([0, 1])
+  assert stationary_law(convert(np.eye(2))) is None
 
 
 @pytest.mark.parametrize('stationary', [False, True])

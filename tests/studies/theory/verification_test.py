@@ -25,8 +25,8 @@ def tied(theorem):
   return problems.draw(SETTINGS, THEOREMS[theorem], jax.random.key(TIED), TIED, mutated=False)
 
 
-def row_of(theorem, of):
-  return verification.row_of(SETTINGS, THEOREMS[theorem], of)
+def row_of(theorem, drawn):
+  return verification.row_of(SETTINGS, THEOREMS[theorem], drawn)
 
 
 def test_sequences_without_mass_are_capped_at_a_tenth():
@@ -38,14 +38,14 @@ def test_sequences_without_mass_are_capped_at_a_tenth():
 @pytest.mark.parametrize('theorem', THEOREMS)
 def test_counts_are_those_of_fractions(theorem):
   """Sequences differ and are possible; majority, ties and what has no mass are those of exact posteriors."""
-  of = tied(theorem)
-  row, hmm, tokens = row_of(theorem, of), exact_hmm(of.problem), of.predictions.tokens
+  drawn = tied(theorem)
+  row, hmm, tokens = row_of(theorem, drawn), exact_hmm(drawn.problem), drawn.predictions.tokens
   assert row['wrong'] == 0 and len(np.unique(tokens, axis=0)) == len(tokens) == row['sequences']
-  found = [problems.text_of(of.predictions, index, of.problem) for index in range(len(tokens))]
-  posteriors = np.array([exact_posterior(of.problem, hmm, text) for text in found])
+  texts = (problems.text_of(drawn.predictions, index, drawn.problem) for index in range(len(tokens)))
+  posteriors = np.array([exact_posterior(drawn.problem, hmm, text) for text in texts])
   assert posteriors.any(-1).all()
-  scores = posteriors @ of.problem.fractions.task_weights.T
-  labels, has_mass = scores.argmax(-1), posteriors[:, of.program.recovered].any(-1)
+  scores = posteriors @ drawn.problem.fractions.task_weights.T
+  labels, has_mass = scores.argmax(-1), posteriors[:, drawn.program.recovered].any(-1)
   majority = max(problems.majority(labels), problems.majority(labels[has_mass]))
   # Rounding breaks ties.
   assert abs(row['majority'] - majority) <= row['exact_ties'] / has_mass.sum() + 1e-12
@@ -59,12 +59,12 @@ def test_counts_are_those_of_fractions(theorem):
 @pytest.mark.parametrize('theorem', THEOREMS)
 def test_a_broken_program_is_wrong(theorem, share):
   """Where the head is off by a share in the first thing that is recovered, all sequences on which that has mass are."""
-  of = tied(theorem)
-  head, name = of.program.head, 'weights' if hasattr(of.program.head, 'weights') else 'output'
+  drawn = tied(theorem)
+  head, name = drawn.program.head, 'weights' if hasattr(drawn.program.head, 'weights') else 'output'
   weights = np.array(getattr(head, name))
   weights[:, 0] *= 1 + share
-  row = row_of(theorem, of._replace(program=of.program._replace(head=head._replace(**{name: weights}))))
-  concerned = of.predictions.posterior[:, of.program.recovered[0]] > 0.01
+  row = row_of(theorem, drawn._replace(program=drawn.program._replace(head=head._replace(**{name: weights}))))
+  concerned = drawn.predictions.posterior[:, drawn.program.recovered[0]] > 0.01
   assert row['wrong'] >= concerned.sum() > 0
 
 
@@ -77,18 +77,18 @@ def compare_to(monkeypatch, **fields):
 @pytest.mark.parametrize('value', [1e-3, np.nan])
 def test_a_score_where_nothing_has_mass_is_wrong(monkeypatch, value):
   """A head is wrong where it says something, or no number, of a text that the prompt contradicts."""
-  of = tied('C.6')
-  compare_to(monkeypatch, vector_error=np.where(of.has_mass, 0, value))
-  row = row_of('C.6', of)
+  drawn = tied('C.6')
+  compare_to(monkeypatch, vector_error=np.where(drawn.has_mass, 0, value))
+  row = row_of('C.6', drawn)
   assert row['wrong'] == row['no_mass'] > 0
 
 
 @pytest.mark.parametrize('theorem', ['3.3', '4.6'])
 def test_rounding_excuses_what_is_as_small_and_has_the_factor_of_the_proof(theorem, monkeypatch):
   """A large relative error passes where it is tiny and the fractions have the factor, and not else."""
-  of = tied(theorem)
+  drawn = tied(theorem)
   for error, factor in ((1e-15, 1), (1e-12, 1), (1e-15, 1 + 1e-6)):
-    everywhere = np.full(len(of.has_mass), error)
-    compare_to(monkeypatch, vector_error=np.where(of.has_mass, 1e-8, 0), error=everywhere)
-    changed = of._replace(predictions=of.predictions._replace(factor=of.predictions.factor * factor))
+    everywhere = np.full(len(drawn.has_mass), error)
+    compare_to(monkeypatch, vector_error=np.where(drawn.has_mass, 1e-8, 0), error=everywhere)
+    changed = drawn._replace(predictions=drawn.predictions._replace(factor=drawn.predictions.factor * factor))
     assert (row_of(theorem, changed)['wrong'] > 0) == (error > 1e-14 or factor > 1)
