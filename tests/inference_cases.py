@@ -48,14 +48,15 @@ def evidence_cases():
   zero_rows = rows.copy()
   zero_rows[1, 0] = zero_rows[2, 1:] = 0
   # Two states of probability 1e-60 that exclude each other by a zero; the third is impossible.
-  rivals = HMM(np.array([0, 1e-30, 1]), np.eye(3), np.eye(3))
+  identity = np.eye(3)
+  rivals = HMM(np.array([0, 1e-30, 1]), identity, identity)
   rival_rows = np.array([[1, 1e-30, 1e-30], [1, 0.5, 1e-30], [1, 1, 0.5], [1, 1, 0.0]])
   return {
     'zero likelihoods': (dense, zero_rows),
     'zeros everywhere': (SPARSE, zero_rows),
     'paths of 1e-60': (rivals, rival_rows),
     'zero row': (dense, np.where(np.arange(4)[:, None] == 2, 0, rows)),
-    'contradiction': (HMM(np.array([0.5, 0.5, 0]), np.eye(3), np.eye(3)), np.eye(3)[[0, 0, 1, 0]]),
+    'contradiction': (HMM(np.array([0.5, 0.5, 0]), identity, identity), identity[[0, 0, 1, 0]]),
   }
 
 

@@ -69,7 +69,7 @@ def cheap():
 
 
 def _run(*arguments):
-  """The exit code, and what went to standard output and error."""
+  """The exit code, standard output and standard error."""
   out, err = io.StringIO(), io.StringIO()
   with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
     code = main_lib.main(['main', *arguments])
@@ -77,7 +77,7 @@ def _run(*arguments):
 
 
 def _finish(*arguments):
-  """What a run printed that must succeed."""
+  """The output of a run that must succeed."""
   code, out, err = _run(*arguments)
   assert code == 0, err
   return out
@@ -88,7 +88,7 @@ def finished(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
   _finish(*MEMORY, f'--workdir={workdir}')
   memory_files = _files(workdir)
-  # Where no merged records are, trials of several experiments lie in one workdir.
+  # Without merged records, trials of several experiments lie in one workdir.
   for name in ('results.jsonl', 'config.json'):
     (workdir / name).unlink()
   _finish(*PROMPT, f'--workdir={workdir}')

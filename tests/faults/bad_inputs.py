@@ -25,7 +25,7 @@ class Bad(NamedTuple):
 
 
 def verdict(bad):
-  """What is wrong with how a bad input is refused, in words; '' where nothing is."""
+  """The fault in how a bad input is refused; '' if there is none."""
   with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
     for name, content in bad.files.items():
       path = pathlib.Path(name)
@@ -75,7 +75,7 @@ _AFTER_A_CONFIG = (
   ('--trials=2', '--trials', "'2'"),
   ('--config.num_statez=3', 'num_statez', 'num_states'),
   ('--config.scale=paper', '--config.scale', 'NAME:SCALE'),
-  # Of another type than the field.
+  # Not of the type of the field.
   ('--mode=report --config.seed=1.5', 'seed', 'valid is'),
   ('--config.num_states=4 --config.num_states=4', 'num_states', '(4, 4)'),
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
@@ -88,10 +88,8 @@ _AFTER_A_CONFIG = (
   ('--config.models=own --config.model=nowhere:build', 'nowhere:build', 'ModuleNotFoundError'),
   ('--config.models=own --config.model=operator:is_', 'operator:is_', 'TypeError'),
   ('--config.corpus.num_documents=2000000000', 'corpus.num_documents', '2000000000'),
-  ('--config.bert.attention=cudnn --config.bert.dtype=bfloat16', 'bert.attention', 'cudnn'),
   ('--config.mesh.data=64', 'mesh', '(64, 1, 1)'),
   ('--config.distributed.num_processes=2', 'distributed.coordinator_address', "''"),
-  ('--config.pretrained=/proc/nothing', 'pretrained', '/proc/nothing'),
   ('--config.distribution=mess4', 'distribution', 'mess4', 'mess3'),
   ('--config.corpus_file=tokens.txt', 'corpus_file', 'tokens.txt'),
   ('--workdir=/proc/nothing', '--workdir', '/proc/nothing'),
@@ -109,7 +107,7 @@ _WHOLE = (
   ('--mode=verify', '--workdir'),
   ('--mode=verify --workdir=none', '--workdir', 'none'),
 )
-# What a config file holds, and what is said of it.
+# The content of a config file, and a part of the message about it.
 _CONFIG_FILES = (
   (b'def get_config(:', 'SyntaxError'),
   (b'x = 1', 'get_config'),

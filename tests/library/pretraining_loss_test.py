@@ -65,13 +65,14 @@ def test_ideal_one_at_a_time_masks_every_position_of_every_document():
   The first position of each is what a downstream input asks for.
   """
   ideal = bayes_gap.ideal_one_at_a_time(SOFT, DOCUMENTS, batch_size=64)
-  number, masked = np.divmod(np.arange(60 * T), T)
+  every = np.arange(60 * T)
+  number, masked = np.divmod(every, T)
   np.testing.assert_array_equal(ideal.positions, masked[:, None])
   expected = DOCUMENTS[number].astype(np.int32)
-  expected[np.arange(60 * T), masked] = V
+  expected[every, masked] = V
   np.testing.assert_array_equal(ideal.inputs, expected)
-  np.testing.assert_allclose(ideal.weights, np.full((60 * T, 1), 1 / (60 * T)), rtol=1e-6)
-  probs = ideal_predictions(SOFT, expected)[np.arange(60 * T), masked]
+  np.testing.assert_allclose(ideal.weights, np.full((len(every), 1), 1 / len(every)), rtol=1e-6)
+  probs = ideal_predictions(SOFT, expected)[every, masked]
   np.testing.assert_allclose(ideal.token_probs[:, 0], probs, atol=1e-5)
   at_mask = bayes_gap.ideal_at_mask(SOFT, expected[::T], batch_size=64)
   np.testing.assert_array_equal(at_mask.positions, np.zeros((60, 1)))

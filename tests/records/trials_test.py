@@ -15,13 +15,13 @@ HEAD = (0, 'exact', 'head')
 
 
 class _Said(list):
-  """What a reporter says."""
+  """Messages of a reporter."""
 
   say = list.append
 
 
 def _planned(folder):
-  """What is missing of a trial, and what was said of it."""
+  """The missing records of a trial, and the messages about them."""
   said = _Said()
   return set(trials.plan(folder, said)), said
 
@@ -37,8 +37,7 @@ def _names(records):
 @pytest.fixture
 def folder(tmp_path):
   """With the records of two methods."""
-  asked = dict(models=('exact',), methods=('head', 'prompt'))
-  folder = _folder(tmp_path, num_states=(4,), **asked, tasks_per_trial=1)
+  folder = _folder(tmp_path, num_states=(4,), models=('exact',), methods=('head', 'prompt'), tasks_per_trial=1)
   for method in ('head', 'prompt'):
     add_record(folder, method=method)
   return folder
@@ -47,7 +46,7 @@ def folder(tmp_path):
 def test_records_are_those_that_are_asked_for(tmp_path):
   """A method or task that is no longer asked for stays on file, is not reported, and is not missing.
 
-  What is fitted to the exact G alone is not missing on BERT, nor fine-tuning on the exact model, nor a table on any.
+  Fits to the exact G are not missing on BERT, nor fine-tuning on the exact model, nor a table on any.
   """
   every = _folder(tmp_path, methods=('head', 'prompt'))
   fewer = _folder(tmp_path, methods=('head', 'oracle_prompt', 'finetune', 'table'), tasks_per_trial=1)
@@ -62,9 +61,12 @@ def test_records_are_those_that_are_asked_for(tmp_path):
 
 def test_another_fit_is_another_record(tmp_path):
   """Records of another ridge stay on file beside their arrays and are not reported; those of schedules stay."""
-  asked = dict(models=('exact',), methods=('head', 'head_converged'), tasks_per_trial=1)
-  one, other = (_folder(tmp_path, **asked, converged__ridge=ridge) for ridge in (1e-6, 1e-3))
-  for method in one.trial.methods:
+  methods = 'head', 'head_converged'
+  one, other = (
+    _folder(tmp_path, models=('exact',), methods=methods, tasks_per_trial=1, converged__ridge=ridge)
+    for ridge in (1e-6, 1e-3)
+  )
+  for method in methods:
     add_record(one, method=method)
   assert one.trial.id == other.trial.id and other.missing() == {(0, 'exact', 'head_converged')}
   add_record(other, method='head_converged')
@@ -72,7 +74,7 @@ def test_another_fit_is_another_record(tmp_path):
 
 
 def test_a_kill_leaves_nothing_that_counts(tmp_path, monkeypatch):
-  """Where it comes before the arrays are written, no record is."""
+  """A kill before the arrays are written leaves no record."""
   folder, write_whole = _folder(tmp_path, models=('exact',), methods=('head',), tasks_per_trial=1), files.write_whole
 
   def write(path, content):
@@ -123,7 +125,7 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(folder, suffi
 
 
 def test_a_record_of_another_trial_is_made_again(folder):
-  """Where its directory was copied over this one."""
+  """Another directory was copied over this one."""
   other = folder._replace(trial=folder.trial._replace(number=1))
   folder.directory.rename(other.directory)
   assert other.records() == []

@@ -10,6 +10,7 @@ from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
+PLAIN = Point(4)
 MEMORY = Point(4, 2, 2)
 
 
@@ -23,16 +24,16 @@ def _same(before, after, point):
 @pytest.mark.parametrize(
   ('what', 'point', 'changes'),
   [
-    (MODEL, Point(4), dict(seed=1)),
-    (MODEL, Point(4), dict(hmm__num_tokens=11)),
-    (MODEL, Point(4), dict(fast_compilation=True)),
+    (MODEL, PLAIN, dict(seed=1)),
+    (MODEL, PLAIN, dict(hmm__num_tokens=11)),
+    (MODEL, PLAIN, dict(fast_compilation=True)),
     (MODEL, MEMORY, dict(memory__joint_prior=True)),
-    (TRIAL, Point(4), dict(downstream__num_train=1400)),
-    (TRIAL, Point(4), dict(measure__num_inputs=16)),
+    (TRIAL, PLAIN, dict(downstream__num_train=1400)),
+    (TRIAL, PLAIN, dict(measure__num_inputs=16)),
     (TRIAL, MEMORY, dict(memory__label_cell=1)),
-    (NEITHER, Point(4), dict(memory__joint_prior=True, memory__joint_permutations=True, memory__label_cell=1)),
-    (NEITHER, Point(4), dict(pretrain__checkpoint_every=50, pretrain__measure_every=50)),
-    (NEITHER, Point(4), dict(num_states=(4,), methods=('head',), tasks_per_trial=1, time_budget=1.0)),
+    (NEITHER, PLAIN, dict(memory__joint_prior=True, memory__joint_permutations=True, memory__label_cell=1)),
+    (NEITHER, PLAIN, dict(pretrain__checkpoint_every=50, pretrain__measure_every=50)),
+    (NEITHER, PLAIN, dict(num_states=(4,), methods=('head',), tasks_per_trial=1, time_budget=1.0)),
   ],
   ids=str,
 )
@@ -44,7 +45,7 @@ def test_ids_are_decided_by_what_decides_bits(what, point, changes):
 
 def test_both_texts_share_the_model_of_their_first_trial():
   """What they say of pretraining and tuning is the same, so that the one pretraining a size is trial 0 of the other."""
-  assert _same(settings_of('paper'), settings_of('paper_v1'), Point(4)) == NEITHER
+  assert _same(settings_of('paper'), settings_of('paper_v1'), PLAIN) == NEITHER
 
 
 _REFITS = {'prompt_refit', 'oracle_refit'}
@@ -66,8 +67,8 @@ def test_settings_of_tuning_name_the_records_of_their_methods_alone(group, field
   """A trial keeps its id and the records of all other methods."""
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
-  assert _same(plain, changed, Point(4)) == NEITHER
-  trials = (Trial(settings, Point(4), 0, {'own_head': ''}) for settings in (plain, changed))
+  assert _same(plain, changed, PLAIN) == NEITHER
+  trials = (Trial(settings, PLAIN, 0, {'own_head': ''}) for settings in (plain, changed))
   before, after = ({one: trial.fit_id('bert', one) for one in METHODS} for trial in trials)
   assert {one for one in METHODS if before[one] != after[one]} == methods
 
@@ -80,10 +81,10 @@ def _keys(trial):
 def test_ids_and_keys_tell_the_points_of_a_grid_apart():
   """Every distribution and trial has ids of its own, and draws by keys of its own; so does another seed."""
   settings = settings_of()
-  points = Point(4), Point(10), Point(4, 2, 1), Point(4, 3, 1), MEMORY
+  points = PLAIN, Point(10), Point(4, 2, 1), Point(4, 3, 1), MEMORY
   grid = [Trial(settings, point, number) for point in points for number in range(2)]
   assert len({trial.id for trial in grid}) == len({trial.pretraining_id for trial in grid}) == len(grid)
-  keys = [*map(_keys, [*grid, Trial(settings_of(seed=1), Point(4), 0)])]
+  keys = [*map(_keys, [*grid, Trial(settings_of(seed=1), PLAIN, 0)])]
   assert len({key for some in keys for key in some}) == 6 * len(keys)
 
 

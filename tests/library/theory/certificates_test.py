@@ -34,10 +34,10 @@ def test_rare_tokens_are_no_obstacle():
 
 def test_surely_right_excludes_ties_and_rounding():
   """Scores that are equal up to rounding put no label first."""
-  for ahead, expected in ((1e-15, [False, False]), (1e-3, [True, False]), (-1e-3, [False, True])):
+  features, labels = np.array([[0.5, 0.5], [0.5, 0.5], [-0.5, -0.5]]), np.array([0, 1, 1])
+  for ahead, expected in ((1e-15, [False, False, False]), (1e-3, [True, False, True]), (-1e-3, [False, True, False])):
     head = np.array([[1 + ahead, 1], [1, 1]])
-    for entry, labels in ((0.5, [0, 1]), (-0.5, [1, 0])):
-      assert separability.surely_right(np.full((2, 2), entry), np.array(labels), head).tolist() == expected
+    assert separability.surely_right(features, labels, head).tolist() == expected
 
 
 def test_a_proof_is_confirmed_with_its_own_labels_alone():

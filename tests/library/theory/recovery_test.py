@@ -1,6 +1,6 @@
-"""The constructions of the theorems as trainables, and what they need: exact labels on every text of a small length.
+"""Theorems 3.3, 3.6, 4.3, 4.6 and C.6 as trainables: exact labels on every short text, and assumptions that they need.
 
-That their scores are those of the constructions in fractions is in `scoring_test.py`.
+`scoring_test.py` compares their scores with those of the constructions in fractions.
 """
 
 import itertools
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('theorem', 'problem'), [('3.6', contradictory_states()), ('4.6', contradictory_memory())])
-def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
-  """On the exact model a tuner's scores have the argmax of the exact ones, and are 0 where those are.
+def test_theorems_3_6_and_4_6_give_every_label(theorem, problem):
+  """Scores of a tuner with the construction on the exact model have the argmax of exact scores, and their zeros.
 
-  That holds of every text in R, [MASK]s among its tokens, also where prompt and text contradict each other.
+  This holds for every text in R, with [MASK]s too, even if prompt and text contradict each other.
   """
   hmm, num_classes, with_states = problem.hmm, len(problem.task_weights), isinstance(problem, StateProblem)
   head = Linear(num_classes)
@@ -55,7 +55,7 @@ def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
   assert seen >= {(True, 0), (True, 1), (False, 0)}
 
 
-# What becomes of a field: all states say the same, a cycle, and a start that lacks a state.
+# Broken fields: all states emit the same, a cycle, and a start that lacks a state.
 BROKEN = {
   'emission_matrix': lambda old: np.broadcast_to(old.reshape(-1, old.shape[-1])[0], old.shape),
   'transition_matrix': lambda old: np.roll(np.eye(len(old)), 1, axis=1),
@@ -76,7 +76,7 @@ BROKEN['silent_probs'] = BROKEN['initial_probs']
     *itertools.product(['initial_probs', 'silent_probs'], ['4.6', 'C.6'], ['4.4 relaxed']),
   ],
 )
-def test_a_theorem_is_refused_where_an_assumption_fails(field, theorem, statement):
+def test_a_theorem_is_refused_if_an_assumption_fails(field, theorem, statement):
   """The finding names the assumption: independent columns, an ergodic chain, or the law of the start."""
   problem = drawn(theorem)
   if field == 'silent_probs':
@@ -89,7 +89,7 @@ def test_a_theorem_is_refused_where_an_assumption_fails(field, theorem, statemen
     assert error.value.finding.statement == f'Assumption {statement}' and not error.value.finding.holds
 
 
-def test_a_number_that_no_statement_has_is_refused():
+def test_an_unknown_number_of_a_statement_is_refused():
   problem = contradictory_memory()
   with pytest.raises(ValueError, match="assumption is '4.7'; valid are 3.1"):
     theorems.finding('4.7', problem, CRITERIA)
@@ -97,8 +97,8 @@ def test_a_number_that_no_statement_has_is_refused():
     theorems.construct('4.5', problem, 3, CRITERIA)
 
 
-def test_the_region_takes_mass_up_to_epsilon_for_none():
-  """A posterior that leaves H* by no more than the support threshold counts, one of zeros does not."""
+def test_the_region_ignores_mass_up_to_epsilon():
+  """A posterior with mass up to the support threshold outside H* counts; a posterior of zeros does not."""
   problem = contradictory_memory()
   finding = theorems.finding('4.5', problem, CRITERIA)._replace(thresholds=Thresholds(0.125, 1e-9))
   probs = np.array([[0.875, 0.125], [0, 1], [0.75, 0.25], [0, 0]])

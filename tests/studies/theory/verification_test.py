@@ -58,9 +58,10 @@ def test_counts_are_those_of_fractions(theorem):
 @pytest.mark.parametrize('share', [-2, -1, 1e-6, 1, np.nan])
 @pytest.mark.parametrize('theorem', THEOREMS)
 def test_a_broken_program_is_wrong(theorem, share):
-  """Where the head is off by a share in the first thing that is recovered, all sequences on which that has mass are."""
+  """A head that is off by a share in the first recovered value is wrong on all sequences where that has mass."""
   drawn = tied(theorem)
-  head, name = drawn.program.head, 'weights' if hasattr(drawn.program.head, 'weights') else 'output'
+  head = drawn.program.head
+  name = 'weights' if hasattr(head, 'weights') else 'output'
   weights = np.array(getattr(head, name))
   weights[:, 0] *= 1 + share
   row = row_of(theorem, drawn._replace(program=drawn.program._replace(head=head._replace(**{name: weights}))))
@@ -69,14 +70,13 @@ def test_a_broken_program_is_wrong(theorem, share):
 
 
 def compare_to(monkeypatch, **fields):
-  """Put other fields in place of those of every comparison."""
-  compared = lambda *arguments: comparison.compared(*arguments)._replace(**fields)
-  monkeypatch.setattr(verification, 'compared', compared)
+  """Replace these fields of every comparison."""
+  monkeypatch.setattr(verification, 'compared', lambda *pair: comparison.compared(*pair)._replace(**fields))
 
 
 @pytest.mark.parametrize('value', [1e-3, np.nan])
-def test_a_score_where_nothing_has_mass_is_wrong(monkeypatch, value):
-  """A head is wrong where it says something, or no number, of a text that the prompt contradicts."""
+def test_a_score_of_a_text_without_mass_is_wrong(monkeypatch, value):
+  """A head is wrong if it gives a score or NaN for a text that the prompt contradicts."""
   drawn = tied('C.6')
   compare_to(monkeypatch, vector_error=np.where(drawn.has_mass, 0, value))
   row = row_of('C.6', drawn)
@@ -84,8 +84,8 @@ def test_a_score_where_nothing_has_mass_is_wrong(monkeypatch, value):
 
 
 @pytest.mark.parametrize('theorem', ['3.3', '4.6'])
-def test_rounding_excuses_what_is_as_small_and_has_the_factor_of_the_proof(theorem, monkeypatch):
-  """A large relative error passes where it is tiny and the fractions have the factor, and not else."""
+def test_rounding_excuses_tiny_errors_with_the_factor_of_the_proof(theorem, monkeypatch):
+  """A large relative error passes only if the error is tiny and the fractions have the factor."""
   drawn = tied(theorem)
   for error, factor in ((1e-15, 1), (1e-12, 1), (1e-15, 1 + 1e-6)):
     everywhere = np.full(len(drawn.has_mass), error)
