@@ -17,14 +17,14 @@ BERT: dict[str, Any] = dict(
   init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
 )
 
-# What won in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
+# The winner in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
 NUM_STEPS = 600
 BATCH_SIZE = 32
 WARMUP_STEPS = 50
-# Of one call of the compiled program.
+# Steps of one call of the compiled program.
 STEPS_PER_CALL = 50
 CORRUPTION: dict[str, Any] = dict(mask_rate=0.3, mask_share=0.8, random_share=0.1)
-# Of Muon.
+# Settings of Muon.
 OPTIMIZER: dict[str, Any] = dict(
   learning_rate=2e-3, muon_learning_rate=0.02, decay='linear', b2=0.999, weight_decay=0.0, clip_norm=1.0
 )

@@ -261,7 +261,7 @@ def tune(
     params: its parameters; of an `ExactModel` the distribution.
     hmm: what the task's texts are drawn from.
     task: from `draw_task`, or of your own mu: `DownstreamTask(mu, key)`.
-    prompt_length: P; 0 tunes the head alone.
+    prompt_length: P; 0 tunes only the head.
     head: a linear one at the [MASK] if None.
     schedule: of AdamW.
     report: called after every epoch with the steps so far and its mean `train_loss` in nats.

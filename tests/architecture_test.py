@@ -14,7 +14,7 @@ def test_every_file_that_pages_link_to_is_there():
 
 
 def test_nothing_asks_which_model_it_has():
-  """What works on one model works on the other: no name of a model is compared with any."""
+  """Code that works on one model works on the other: it compares no name of a model."""
   for path in [*(ROOT / 'hmm_jax').rglob('*.py'), *(ROOT / 'experiments').rglob('*.py')]:
     for node in ast.walk(ast.parse(path.read_text())):
       assert not (isinstance(node, ast.Compare) and 'model.name' in ast.unparse(node)), f'{path}: {ast.unparse(node)}'

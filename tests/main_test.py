@@ -249,7 +249,7 @@ def test_the_experiments_are_listed():
 
 
 def test_help_names_every_field():
-  """Of an experiment, with the values that it has there."""
+  """The help of an experiment has its values."""
   for name in EXPERIMENTS:
     text = help_text.fields_text(config_lib.load(name, EXPERIMENTS), registry.SETTINGS)
     for field, _ in config_lib.fields(registry.SETTINGS[name]):

@@ -37,7 +37,7 @@ def any_tokens(*_):
 
 
 def finished_study(study, settings, workdir):
-  """What is printed of a study that runs to its end, and of its records."""
+  """The output of a study that runs to its end, and of its report."""
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
   study.run(settings, workdir, reporter)
   study.show(settings, workdir, reporter)

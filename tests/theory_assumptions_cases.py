@@ -16,12 +16,12 @@ def subsets(items):
 
 
 def walks(edges, longest):
-  """Whether each state can reach each other in exactly 1, 2, ..., `longest` moves, [longest, H, H]."""
+  """True where state i can reach state j in exactly 1, 2, ..., `longest` moves, [longest, H, H]."""
   return np.array([*itertools.accumulate([edges] * longest, np.matmul)])
 
 
 def is_ergodic_by_powers(edges):
-  """Whether some power of the matrix is positive throughout; Wielandt's (H - 1)^2 + 1 is enough."""
+  """True if some power of the matrix is positive throughout; Wielandt's (H - 1)^2 + 1 is enough."""
   return bool(walks(edges, (len(edges) - 1) ** 2 + 1)[-1].all())
 
 

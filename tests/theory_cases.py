@@ -63,7 +63,7 @@ def states_by_position(problem, hmm, tokens, prompt=()):
 
 
 def in_region_by_definition(problem, hmm, states, tokens):
-  """Whether x can occur and some position's state surely lies in H* (4.3), tokens V at the end not counted."""
+  """True if x can occur and some position's state surely lies in H* (4.3), tokens V at the end not counted."""
   if not exact_posterior(problem, hmm, tokens).any():
     return False
   outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)

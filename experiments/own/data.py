@@ -27,7 +27,7 @@ from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.inference.posterior import last_filtered
 
-# Of a workdir: a file for each reference.
+# Folder of a workdir with a file for each reference.
 FOLDER = 'user_data'
 # Most bytes of NAME, so that NAME-DIGEST.npz has at most 255.
 _LONGEST_NAME = 238
@@ -38,7 +38,7 @@ _VALID = {
 
 # Arrays by name.
 Arrays = dict[str, np.ndarray]
-# What this process has read, by reference, which names the content.
+# Data that this process has read, by reference, which names the content.
 _arrays_read: dict[str, Arrays] = {}
 
 

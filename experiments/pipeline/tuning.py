@@ -155,8 +155,8 @@ class _Trained(NamedTuple):
   trainable: Any
   losses: np.ndarray
   predicted: np.ndarray
-  head_inputs: np.ndarray | None
-  attention: np.ndarray | None
+  head_inputs: Any
+  attention: Any
 
 
 def _best_fits(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
@@ -252,7 +252,7 @@ def followed(
       if losses is not None:
         advance(done, f'loss {np.asarray(losses).mean():.3f}')
       yield state, losses
-      # What is trained is measured and kept first.
+      # Trained arrays are measured and kept first.
       if done < count:
         signals.raise_if_stopped()
 

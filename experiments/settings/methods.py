@@ -16,7 +16,7 @@ class Method(NamedTuple):
   Attributes:
     label: what tables and figures call it.
     reads: what its head is a function of, unless it is the user's own: 'mask' is the token probabilities at the [MASK],
-      'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' these alone,
+      'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' only these,
       'representation' what the model's prediction at the [MASK] is read out of, 'nearest' the tokens nearest the [MASK]
       without any model.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
@@ -108,7 +108,7 @@ METHODS = {
   'tokens': Method('logistic on tokens', 'nearest', '#882255', '<', '-', ('converged',), 'converged', (NONE,)),
 }
 
-# What an attention head reads, whole or in part.
+# Inputs of an attention head, whole or in part.
 OF_SEQUENCE = ('sequence', 'probs', 'tokens')
 
 # Methods of the main table and figures: the paper's protocol, fitted by schedule and no control that reads only a part

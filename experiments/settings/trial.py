@@ -67,7 +67,7 @@ class Trial(NamedTuple):
     settings, point = self.settings, self.point
     pretrain = dataclasses.asdict(settings.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    # Of given data only the digest counts, not the name.
+    # For given data only the digest counts, not the name.
     digests = [reference.rpartition('-')[2] for reference in settings.given.values()]
     drawn_from: Any = digests or settings.hmm
     parts = [_PRETRAINING_VERSION, settings.seed, point.num_states, self.number, drawn_from]

@@ -35,7 +35,7 @@ class _Imported(collections.UserDict[str, Any]):
 
 
 EXPERIMENTS: Mapping[str, Any] = _Imported({name: f'{module}:STUDY' for name, (module, _) in _PLACES.items()})
-# What `settings.config` needs of the experiments.
+# The experiments as `settings.config` needs them.
 SETTINGS: config_lib.Classes = _Imported({name: settings for name, (_, settings) in _PLACES.items()})
 
 

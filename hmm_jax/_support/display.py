@@ -9,7 +9,7 @@ from hmm_jax._support.arguments import is_concrete
 
 ClassT = TypeVar('ClassT', bound=type)
 
-# The axes that a distribution is on, where it is not the last alone.
+# The axes of a distribution, unless it is only the last.
 _AXES = {'memory_probs': None, 'leave_one_out_read_probs': (-2, -1)}
 
 

@@ -17,7 +17,7 @@ from hmm_jax.inference.posterior import Chain, forward_backward
 class Distribution(Chain, Protocol):
   """A distribution of text with a joint state e = c H + h: constant memory configuration c and hidden state h.
 
-  An `HMM` has no memory, so that E = H. Tokens depend on the joint state alone, and every function below serves both.
+  An `HMM` has no memory, so that E = H. Tokens depend only on the joint state, and every function below serves both.
 
   >>> isinstance(random_hmm(jax.random.key(0), 3, 4).starting_from(np.eye(3)[0]), HMM)
   True

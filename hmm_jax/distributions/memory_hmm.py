@@ -93,7 +93,7 @@ class MemoryHMM(NamedTuple):
     check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
     check_probs('emission_matrix', hmm.emission_matrix, shape)
     cells = np.asarray(hmm.cell_index)
-    # Not by `np.isin` alone, to which 1.0 is 1.
+    # `np.isin` is not enough, since it takes 1.0 for 1.
     is_integer = np.issubdtype(cells.dtype, np.integer)
     if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
       valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
@@ -293,7 +293,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
 
 @checked
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
-  """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone.
+  """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a forward pass.
 
   >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
   >>> cell_posterior(hmm, jnp.ones((5, 6))).shape

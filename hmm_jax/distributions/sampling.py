@@ -38,7 +38,7 @@ def sample_corpus(
 ) -> Array:
   """Tokens of many documents, [S, T], as `token_dtype`.
 
-  Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
+  Document d is `sample(fold_in(key, d), hmm, length)`: it depends only on (key, d). Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.
 
   >>> import hmm_jax as hj

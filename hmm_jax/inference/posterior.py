@@ -113,7 +113,7 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
 
 @checked
 def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
-  """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a pass forward alone.
+  """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a forward pass.
 
   Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
@@ -122,7 +122,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
 
 @checked
 def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
-  """The probabilities of `last_filtered` alone.
+  """Only the probabilities of `last_filtered`.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)

@@ -2,7 +2,7 @@
 
 A model is two functions with a prompt's worth of room between them: `embed` turns tokens into embeddings and
 `predict` turns embeddings into token probabilities. Concatenating rows between the two is prompting. Tuners,
-heads, metrics and figures see this interface alone, and never ask which model they have.
+heads, metrics and figures see only this interface, and never ask which model they have.
 """
 
 import abc

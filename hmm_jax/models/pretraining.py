@@ -92,7 +92,7 @@ def training_calls(
       with jax.default_matmul_precision('default'):
         state, losses = train_steps(state)
     except FloatingPointError as error:
-      # Of `debug_nans`.
+      # Raised by `debug_nans`.
       where = f'in steps {step - steps_per_call + 1} to {step}; their state is not saved'
       raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
     names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]

@@ -142,5 +142,5 @@ def concentrated(kept: np.ndarray, place: int) -> np.ndarray:
 
 
 def one_token(token: int, size: int) -> np.ndarray:
-  """The distribution [size] of that token alone."""
+  """The distribution [size] on that token."""
   return (np.arange(size) == token).astype(np.float64)

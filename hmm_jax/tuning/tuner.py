@@ -359,7 +359,7 @@ def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
 def inputs_of_heads(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
-  """What the linear head of each task reads of each input, [K, n, F]; `batch_size` inputs at a time.
+  """Inputs [K, n, F] of the linear head of each task for each input; `batch_size` inputs at a time.
 
   Behind a trained prompt, these are the predicted token probabilities at the [MASK], for a new head.
 

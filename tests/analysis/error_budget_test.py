@@ -13,7 +13,7 @@ HEAD, *_ = error_budget.WAYS.values()
 FOUR_STATES = Point(4)
 # Accuracies in percent of a way's stages, by task of each of three HMMs; the last is above the one before in one HMM.
 LEVELS = [[(90, 85, 80, 79), (94, 89, 84, 83)], [(92, 85, 81, 80), (92, 87, 83, 82)], [(93, 88, 83, 84)]]
-# Of each task what no head passes.
+# An upper bound of any head on each task.
 MOST = [(95, 97), (96, 96), (97,)]
 
 
@@ -47,7 +47,7 @@ def test_steps_are_means_of_hmms_with_t_intervals():
 
 
 def test_a_stage_that_is_missing_takes_its_tasks_with_it():
-  """A task without one of the stages takes no part; without any there is neither table nor figure."""
+  """A task without one of the stages is skipped; without any task there is neither table nor figure."""
   records = _records(HEAD, LEVELS)
   without = frame([r for r in records if r['method'] != 'head_best'])
   assert error_budget.figure(without, figure_settings()) is None and not error_budget.tables(without)
@@ -85,7 +85,7 @@ def test_the_largest_loss_is_told_apart_by_paired_intervals(levels, most, expect
 
 
 def test_the_largest_loss_is_significant_for_all_sizes_and_budgets_together():
-  """Losses of p = 0.03 alone are none beside those of a second size and of the prompt."""
+  """Losses of p = 0.03 at one size are not significant beside those of a second size and of the prompt."""
   uneven = [[(100, 100, value, value - 1)] for value in (94, 88, 90.5)]
   alone = _records(HEAD, uneven, [(100,)] * 3)
   _, p_value = error_budget.largest_loss(frame(alone), HEAD)

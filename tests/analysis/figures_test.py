@@ -79,7 +79,7 @@ def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
   dots = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.']
   bars = [list(bar.get_segments()[0][:, 1]) for container in axes.containers for bar in container.lines[2]]
   assert (len(dots), len(bars)) == ((12, 0) if num_trials < 5 else (0, 12))
-  # Of the head on BERT at the largest size.
+  # The record of the head on BERT at the largest size.
   values = [67, 68, 69, 67, 68][:num_trials]
   interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
   assert pytest.approx(values if dots else interval) in dots + bars

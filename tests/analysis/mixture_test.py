@@ -24,14 +24,14 @@ def test_the_share_is_fitted_to_the_prompt_and_predicts_head_and_spread():
   assert [later['text'], later['|H|'], later['head\npaper']] == ['later text', '10', '79.7']
   assert float(later['f']) == pytest.approx(share, abs=0.0051)
   assert float(later['head\npredicted']) == pytest.approx(share * 80 + (1 - share) * 60, abs=0.05)
-  # Of a variable that is 100 or 60.
+  # The spread of a variable that is 100 or 60.
   assert float(later['SD of prompt\npredicted']) == pytest.approx(40 * (share * (1 - share)) ** 0.5, abs=0.05)
   assert float(later['SD of prompt\npaper']) == pytest.approx(4.6 / 2.093 * 20**0.5, abs=0.05)
   assert [first['text'], at_12['|H|'], at_12['SD of prompt\npaper']] == ['first text', '12', '']
 
 
 def test_without_both_readers_on_bert_there_is_no_mixture():
-  """Neither for a head alone, nor for text with a memory, nor for one HMM a size."""
+  """Not for a head without a prompt, nor for text with a memory, nor for one HMM per size."""
   assert not mixture.tables(frame([row for row in RECORDS if row['trial'] == 0]))
   assert not mixture.tables(frame(RECORDS[3:6]))
   assert not mixture.tables(

@@ -25,7 +25,7 @@ def _assert_is(found, expected):
 
 
 def test_mean_interval_is_the_t_interval():
-  """It is printed with its half-width; fewer than three values have a mean alone."""
+  """It is printed with its half-width; fewer than three values have only a mean."""
   values = [60.0, 72.5, 71.0, 64.0]
   _assert_is(statistics.mean_interval(values), scipy.stats.ttest_1samp(values, 0))
   assert str(statistics.mean_interval([59.0, 60.0, 61.0])) == '60.0 ± 2.5'
@@ -33,7 +33,7 @@ def test_mean_interval_is_the_t_interval():
 
 
 def test_the_interval_of_a_share_is_within_0_and_100():
-  """Of shares it is cut, of a difference of shares not; its t interval is scipy's."""
+  """The interval is clipped for shares, not for a difference of shares; its t interval is scipy's."""
   shares = _run([0.5, 1.0, 0.9], trial=range(3))
   low, _ = scipy.stats.t.interval(0.95, 2, 80, scipy.stats.sem([50, 100, 90]))
   found = statistics.percent(shares, 'accuracy')
@@ -73,7 +73,7 @@ def test_unpaired_difference_is_welchs(first):
 
 
 def test_a_stratified_mean_covers_what_strata_differ_in():
-  """Over many samples of fixed sizes, 95% of intervals have the mean; one stratum alone is a plain t interval."""
+  """Over many samples of fixed sizes, 95% of intervals have the mean; one stratum gives a plain t interval."""
   rng = np.random.default_rng(0)
   covers = lambda found: abs(found.mean - (7 * 0 + 5 * 20) / 12) < found.half_width
   draws = [(rng.normal(0, 3, 7), rng.normal(20, 1, 5)) for _ in range(2000)]

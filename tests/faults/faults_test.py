@@ -14,10 +14,10 @@ IN_SMALL = {
   *('as writing begins', 'records', 'SIGTERM as tuning begins', 'two on one workdir, the second after 0%'),
 }
 CHOSEN = [scenario for scenario in SCENARIOS if WHOLE or scenario.name in IN_SMALL]
-# A head alone has the same bits however many tasks are tuned side by side, a prompt has not.
+# A head without a prompt has the same bits however many tasks are tuned side by side; a prompt has not.
 FIELDS = ('num_trials=2', 'methods=prompt', 'figures=()', 'downstream.num_train=64', 'tasks_per_trial=2')
 BERT = ('num_states=4', 'models=bert', 'measure.num_documents=1')
-# Of the sizes at which main_test.py compiles the same programs.
+# These sizes share main_test.py's compiled programs.
 EXACT = ('num_states=6', 'models=exact', 'head.num_epochs=1', 'prompt.num_epochs=1', 'attention.num_epochs=1')
 
 

@@ -98,7 +98,7 @@ def _run(arguments, log, phases, moment):
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
-  # What a shell starts in the background ignores it.
+  # Processes that a shell starts in the background ignore it.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     _watch(phases, moment)

@@ -74,7 +74,7 @@ def test_a_signal_is_passed_on_once(tmp_path, number, status):
   ],
 )
 def test_each_run_has_every_word_and_a_gpu_of_its_own(tmp_path, nvidia_smi, variables, told, ended):
-  """Of those that CUDA is allowed, or else of all that there are; the status is the first that is not 0."""
+  """One process per device that CUDA is allowed, or else per device; the status is the first that is not 0."""
   words = '--config=theory:smoke', "--config.methods=('head', 'prompt')"
   process = _start(tmp_path, '2', 'theory:smoke', words[1], python=TELLS, nvidia_smi=nvidia_smi, **variables)
   status, _, _ = _end(process)

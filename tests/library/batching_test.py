@@ -53,7 +53,7 @@ def test_mapping_is_a_loop():
 
 @pytest.mark.slow
 def test_slopes_are_those_of_each_batch():
-  """Of so many sequences that one batch comes after another, under one HMM or under one each."""
+  """So many sequences that batches follow each other, under one HMM or one per sequence."""
   of_mapped = jax.grad(lambda hmm: jax.vmap(objective, (None, 0))(hmm, ROWS[0]).sum())
   assert_close(of_mapped(ONE), jax.tree.map(lambda x: x.sum(0), of_each(lambda x: slopes(ONE, x)[0], ROWS[0])))
   of_batch = jax.grad(lambda hmm, rows: sum((w * p).sum() for w, p in zip(WEIGHTS, forward_backward(hmm, rows))))

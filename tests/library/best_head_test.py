@@ -55,7 +55,7 @@ def test_the_best_of_all_half_planes_is_found_and_bounded(seed, n):
 
 
 def test_a_proof_holds_for_all_that_features_may_be():
-  """Where it is given, each of the extreme features has positive weights in exact arithmetic; else some may not."""
+  """With a proof, each of the extreme features has positive weights in exact arithmetic; else some may not."""
   rng, error, outcomes = np.random.default_rng(7), 0.03, set()
   for _ in range(40):
     features, labels = rng.dirichlet(np.ones(3), 4), rng.permutation([0, 0, 1, int(rng.integers(2))])

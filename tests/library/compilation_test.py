@@ -1,4 +1,4 @@
-"""What is compiled, and how often: counted by JAX's own events."""
+"""Number of compiled programs, counted by JAX's own events."""
 
 from conftest import compiling_fast, count_of_programs
 import jax

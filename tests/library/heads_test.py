@@ -46,7 +46,7 @@ def weights_and_scores(kind, head, token_probs, tokens):
 
 
 def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
-  """It asks for position P alone; scores are features times weights plus bias, and it has no attention to show."""
+  """It asks only for position P; scores are features times weights plus bias, and it has no attention."""
   outputs, kind = rng.normal(size=(2, P + T, 3)), Linear(2)
   head = LinearHead(rng.normal(size=(3, 2)), rng.normal(size=2))
   features = kind.read(outputs[:, kind.positions(P)], np.zeros((2, T), int))

@@ -41,7 +41,7 @@ def test_the_papers_draw():
 
 @pytest.mark.slow
 def test_temperature_divides_the_logits():
-  """Of one key, temperature times log probabilities are the same logits, spread over at most 1, other for each row."""
+  """With one key, temperature times log probabilities are the same logits, within a range of 1, unequal across rows."""
   logits = []
   for t in (0.5, 2.0):
     hmm = hmm_lib.random_hmm(jax.random.key(0), 6, 6, initial_temperature=t, emission_temperature=t)

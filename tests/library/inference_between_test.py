@@ -22,7 +22,7 @@ def pairs():
   before, after = rng.uniform(0.1, 1, (4, 2, num_joint)), rng.uniform(0.1, 1, (5, 12, num_joint))
   before[1, :, 0] = before[2, -1, :-1] = before[3, 0] = 0
   after[1, 0, 1:] = after[2, 1] = 0
-  # Where a beginning allows only what an end makes 1e-360 as likely, logarithms must decide.
+  # If a beginning allows only states that an end makes 1e-360 as likely, logarithms must decide.
   after[3, :, 1:] = after[4, :, :-1] = 1e-30
   return float32((hmm, before, after))
 

@@ -74,7 +74,7 @@ EXTREMES = {
 
 @pytest.mark.parametrize('name', EXTREMES)
 def test_extreme_evidence_is_rounded_float64(name):
-  """Where messages span hundreds of orders of magnitude, or all but one path is ruled out."""
+  """Messages span hundreds of orders of magnitude, or all but one path is ruled out."""
   # Float32 holds nothing below 1.2e-38.
   chains, rows = jax.tree.map(lambda x: np.where(x < 3e-38, np.float32(0), x), stacked(EXTREMES[name]))
   expected = log_space_posterior(chains, rows)

@@ -74,7 +74,7 @@ def test_gradient_equals_enumeration():
   is_possible = np.array([name != 'contradiction' for name in CASES])
   for leaves in zip(*map(jax.tree.leaves, slopes), strict=True):
     assert np.isfinite(leaves[0]).all()
-    # Where the evidence is impossible the slope at an exact zero is 0.
+    # If the evidence is impossible the slope at an exact zero is 0.
     single, double, enumerated = (np.asarray(leaf)[is_possible] for leaf in leaves)
     scale = 1 + np.abs(enumerated)
     np.testing.assert_array_less(np.abs(double - enumerated) / scale, 1e-12)
@@ -129,7 +129,7 @@ def test_batches_blocks_and_companions():
 
 
 def test_exact_code_is_compiled_and_its_products_ask_for_full_precision():
-  """What users call is one program, and no product has the default precision, TF32 or bfloat16 on accelerators."""
+  """A public function is one program, and no product has the default precision, TF32 or bfloat16 on accelerators."""
   hmm, memory = jax.tree.map(np.float32, CASES['zero row'][0]), dense_hmm(np.random.default_rng(0), 2)
   for function, *arguments in (
     (hmm_lib.conditional_token_probs, hmm, np.ones((4, 3), np.float32)),

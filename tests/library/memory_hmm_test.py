@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 def test_likelihood_rows_and_lifting():
   """A token's row is P[x | m_{J(h)}, h], linear in noisy sight, and its lifted column; the reverse lifting undoes it.
 
-  What is not observed has a row of ones, its id in range or not.
+  An unobserved position has a row of ones, its id in range or not.
   """
   rng = np.random.default_rng(0)
   hmm = dense_hmm(rng, 3)
@@ -121,7 +121,7 @@ def assert_equal_trees(actual, expected, atol):
 def test_posteriors_of_many_memories_at_once():
   """The same under `vmap`, of prompts with zeros, of a memory without full support, and of impossible evidence.
 
-  What has probability 0 has it exactly, and nothing is NaN.
+  Zero probabilities are exact, and nothing is NaN.
   """
   rng = np.random.default_rng(0)
   hmm = dense_hmm(rng, 2, per_memory=True)

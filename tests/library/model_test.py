@@ -73,7 +73,7 @@ def test_what_is_read_is_what_all_positions_give_there():
   [('bert', [2]), *(pytest.param(*case, marks=pytest.mark.slow) for case in (('bert', None), ('noisy', [2])))],
 )
 def test_a_prompt_is_rows_before_the_text(name, positions):
-  """What `predict_prompted` says of each prompt and each text is what `predict` says of the two as one."""
+  """`predict_prompted` gives for each prompt and text what `predict` gives for their concatenation."""
   model, params = MODELS[name]
   positions = positions and np.array(positions)
   size = 2, model.embedding_size(params)

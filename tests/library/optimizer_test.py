@@ -38,7 +38,7 @@ def test_rate_falls_along_half_a_cosine():
 
 
 def test_adamw_is_optaxs_on_clipped_gradients():
-  """Of two gradients the first has norm 10, which is cut to 5. Under `wsd` the rate is at its peak for both."""
+  """The first of two gradients has norm 10, which is cut to 5. Under `wsd` the rate is at its peak for both."""
   params, gradient = np.ones(2, np.float32), np.float32([6, 8])
   ours = adamw(0.1, 0, 10, weight_decay=0.3, clip_norm=5.0, b2=0.9, decay='wsd')
   theirs = optax.adamw(0.1, b2=0.9, weight_decay=0.3)

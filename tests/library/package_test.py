@@ -18,7 +18,7 @@ assert not {'flax', 'optax', 'pandas', 'scipy.stats'} & set(sys.modules)
 
 
 def test_every_public_name_is_there():
-  """Those of `__all__`, the submodules without an import, and the version of the installed package."""
+  """The names of `__all__`, submodules without an import, and the version of the installed package."""
   assert all(getattr(hj, name) is not None and name in dir(hj) for name in hj.__all__)
   assert {found.name for found in pkgutil.iter_modules(hj.__path__)} <= {*hj.__all__, '_support'}
   assert hj.__version__ == importlib.metadata.version('hmm-jax')

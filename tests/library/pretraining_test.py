@@ -79,7 +79,7 @@ def test_a_state_from_anywhere_needs_no_program_of_its_own(train_steps, start, c
 
 
 def test_training_learns_the_cycle(train_steps, start, corpus):
-  """The loss falls from above the entropy of a token alone, log 4, to below half of it, and masked tokens are known."""
+  """The loss falls from above the entropy of a token, log 4, to below half of it, and masked tokens are known."""
   state, losses = run(train_steps, start, corpus, calls=40)
   assert losses[:5].mean() > np.log(4) > np.log(4) / 2 > losses[-50:].mean()
   documents = np.asarray(corpus)[:8]

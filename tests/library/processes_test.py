@@ -7,7 +7,7 @@ from hmm_jax.distributions import processes
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-# Of two tokens: (state, token, next state, probability).
+# A process of two tokens: (state, token, next state, probability).
 GOLDEN_MEAN = (0, 0, 0, 0.7), (0, 1, 1, 0.3), (1, 0, 0, 1)
 EVEN = (0, 0, 0, 0.7), (0, 1, 1, 0.3), (1, 1, 0, 1)
 ZERO_ONE_RANDOM = (0, 0, 1, 1), (1, 1, 2, 1), (2, 0, 0, 0.7), (2, 1, 0, 0.3)
@@ -74,7 +74,7 @@ def test_any_matrices_are_converted():
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 @pytest.mark.parametrize('edge', [2.0**-22, 2.0**-40])
 def test_a_small_edge_stays_apart(edge, dtype):
-  """Words keep their probabilities if one token alone leads from a state to another, with a small probability."""
+  """Words keep their probabilities if only one token leads from a state to another, with a small probability."""
   into_0 = [[[0.125, 0], [0, 0]], [[0.75, 0.125], [edge, 1 - edge]]]
   stays = [[[0.5 - edge, 0.5], [0.5, 0.5]], [[edge, 0], [0, 0]]]
   for T, start in ((into_0, [0, 1]), (stays, [1, 0])):

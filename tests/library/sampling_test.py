@@ -1,4 +1,4 @@
-"""Facts about sampling: the alias method draws what it should, and a document depends on its key and number alone."""
+"""Sampling: the alias method draws from its rows, and a document depends only on its key and number."""
 
 from conftest import joint_hmm
 from inference_cases import SPARSE

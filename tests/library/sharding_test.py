@@ -60,7 +60,7 @@ def test_every_moment_lies_as_its_parameter(settings):
 
 
 def test_what_does_not_divide_is_whole():
-  """Of a leaf the axes that the mesh divides are split, and the others not: 16 by 32 and by 3."""
+  """Only axes of a leaf that the mesh divides are split: 16 by 32 and by 3."""
   assert _specs(OF_ADAMW, (1, 32, 2))['params/layers_0/ffn_in/kernel'] == (None, 'tensor')
   assert not any(_specs(OF_ADAMW, (1, 3, 1))['params/layers_0/qkv/kernel'])
 

@@ -80,7 +80,7 @@ def draws_of_weights(count, num_states, **how):
 def test_task_weights_have_six_normal_entries_at_uniform_places():
   """Six distinct places, each equally often, hold standard normal values; the rest is zero.
 
-  Where fewer exist all are used.
+  If fewer exist all are used.
   """
   weights = draws_of_weights(2000, 4, num_classes=3)
   assert weights.shape == (2000, 3, 4) and ((weights != 0).sum((1, 2)) == 6).all()

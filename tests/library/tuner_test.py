@@ -1,4 +1,4 @@
-"""Facts about tuning: what it leaves alone, that its optimisation is AdamW's, and where prompts may go."""
+"""Tuning: it changes nothing frozen, its optimisation is AdamW's, and prompts stay in their space."""
 
 import dataclasses
 import functools
@@ -41,7 +41,7 @@ ATTENTION_HEAD = Attention(2, key_size=3, value_size=6, temperature=0.5)
 
 INPUTS = np.random.default_rng(3).integers(0, V, (NUM_INPUTS, T), dtype=np.int32)
 INPUTS[:, 0] = V
-# What is learnt does not matter where these are the labels.
+# These labels serve where it does not matter what is learnt.
 LABELS = np.random.default_rng(0).integers(0, 2, (len(TASKS), NUM_INPUTS), dtype=np.int32)
 
 
@@ -67,7 +67,7 @@ def start(tuner, frozen, features, tasks=TASKS, schedule=SCHEDULE):
 
 
 def some_trainable(tuner, frozen, features):
-  """What `init_tuning` gives in its tree and shapes, with no entry at zero and every prompt one that is allowed."""
+  """The tree and shapes of `init_tuning`, with no entry at zero and every prompt within its space."""
   draws = np.random.default_rng(4)
   shapes = jax.eval_shape(tuner.init, jax.random.key(0), frozen, features)
   return jax.tree.map(lambda leaf: np.float32(draws.uniform(0.1, 0.9, (3, *leaf.shape))), shapes)
@@ -111,7 +111,7 @@ def test_the_frozen_tree_is_untouched(tuner):
 
 @pytest.mark.parametrize('method', ['head', 'prompt'])
 def test_tasks_side_by_side_equal_tasks_apart(method, at_mask):
-  """Training three tasks in one call gives each what training it alone gives, by its number and not its place."""
+  """Training three tasks in one call equals training each by itself; its number counts and not its place."""
   # Features so large that gradients reach the clip, which is each task's own.
   tuner, features = {'head': (HEAD, np.float32(40 * at_mask)), 'prompt': (EXACT_PROMPT, INPUTS)}[method]
   together, losses = train(tuner, HIDDEN, features, LABELS)
@@ -172,7 +172,7 @@ def test_a_prompt_of_another_length_is_read_behind_its_own():
 
 @pytest.mark.slow
 def test_finetuning_starts_as_head_tuning_on_a_copy():
-  """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree that alone it reads."""
+  """Before its first step full fine-tuning scores as the head tuner, and reads only its copy of the tree."""
   tuner = dataclasses.replace(BERT_HEAD, finetunes=True)
   trainable = start(tuner, BERT_PARAMS, INPUTS, TASKS[:1]).trainable
   assert_same_bits(trainable['params'], at(BERT_PARAMS, None))
@@ -210,7 +210,7 @@ def test_vocabulary_prompts_are_rows_of_the_embedding():
 
 
 def test_each_task_starts_from_a_draw_of_its_own():
-  """Prompts and heads differ from task to task, and a task's start depends on its number alone."""
+  """Prompts and heads differ from task to task, and a task's start depends only on its number."""
   starts = start(EXACT_PROMPT, HIDDEN, INPUTS).trainable
   for leaf in jax.tree.leaves(starts):
     assert (leaf[0] != leaf[1]).all() and (leaf[1] != leaf[2]).all()

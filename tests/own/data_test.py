@@ -24,7 +24,7 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-# Two cells, of which state 2 alone reads the second; nothing begins in it.
+# Two cells; only state 2 reads the second, and no text begins in it.
 MEMORY = MemoryHMM(
   memory_probs=np.full((2, 2), 0.25),
   initial_probs=np.array([0.5, 0.5, 0]),
@@ -85,7 +85,7 @@ def test_what_is_given_takes_the_place_of_draws(tmp_path):
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):
-  """Where the file itself is gone."""
+  """The file itself is gone."""
   settings = _resolved(tmp_path, distribution='mess3')
   data.keep(settings, tmp_path)
   (kept,) = (tmp_path / data.FOLDER).iterdir()

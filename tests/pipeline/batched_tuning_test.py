@@ -1,4 +1,4 @@
-"""What the study of degradation trains: tuning many problems at once is tuning each alone."""
+"""Tuning many problems at once, as in the study of degradation, equals tuning each by itself."""
 
 import types
 
@@ -34,7 +34,7 @@ def data():
 
 @pytest.mark.parametrize('method', ['head', 'prompt'])
 def test_training_side_by_side_is_training_alone(method, data):
-  """The start and the end of each problem are those of `tuning` on that problem alone."""
+  """The start and the end of each problem are those of `tuning` on only that problem."""
   frozen, inputs, labels = data
   tuner, features = TUNERS[method], batched_tuning.features(TUNERS[method], frozen, inputs)
   start, end = batched_tuning.train(tuner, SCHEDULE, frozen, features, labels, KEY, 'test', QUIET)

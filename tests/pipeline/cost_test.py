@@ -1,4 +1,4 @@
-"""What pretraining costs, counted in what JAX traces."""
+"""The cost of pretraining, counted in traced operations."""
 
 import dataclasses
 

@@ -38,7 +38,7 @@ def leave_one_out(distribution, inputs):
 
 
 def state_or_cell_probs(distribution, inputs, cell=0):
-  """What labels speak of: P[H_1 | X_{-1}] or, with a memory, that of a cell."""
+  """The posterior that defines labels: P[H_1 | X_{-1}] or, with a memory, that of a cell."""
   first = leave_one_out(distribution, inputs)[:, 0]
   if isinstance(distribution, HMM):
     return first[:, 0]

@@ -58,9 +58,9 @@ def test_a_machine_must_fit_the_settings(field, processes, changes, monkeypatch)
 
 
 def test_checkpoints_to_come_need_room(tmp_path, monkeypatch):
-  """Of each unfinished model one more than is kept, since several runs may write at the same time.
+  """Each unfinished model needs one more than is kept, since several runs may write at the same time.
 
-  The room is that where shared models lie.
+  The disk of the shared models counts.
   """
   settings = settings_of('smoke', pretrained=str(tmp_path / 'models'))
   folders = [TrialFolder(Trial(settings, Point(4), number), tmp_path / 'work') for number in range(2)]

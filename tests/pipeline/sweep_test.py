@@ -74,7 +74,7 @@ def test_trials_are_chosen_by_number(text, numbers):
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
   """Trials run one by one, in another order and some of them twice, leave what one run of all leaves.
 
-  Those that were asked for and did not fit are left to the same command, all others to none.
+  Trials that were asked for and did not fit are left to the same command.
   """
   pieces, unlimited = tmp_path / 'pieces', dataclasses.replace(settings, time_budget=0.0)
   _run(unlimited, tmp_path / 'whole')
@@ -104,7 +104,7 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
 
 
 def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
-  """Of records and of a model, in one line with what was and what is."""
+  """For records and for a model, in one line with the old and the new value."""
   here = environment.environment(jax.devices())
   there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
   folder = sweep.folders(settings_of('smoke'), tmp_path)[0]

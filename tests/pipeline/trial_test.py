@@ -1,4 +1,4 @@
-"""What a trial draws, and on which device."""
+"""Draws of a trial, and their device."""
 
 import hashlib
 import types
@@ -82,7 +82,7 @@ def test_seed_0_draws_what_it_has_always_drawn():
 
 @pytest.mark.slow
 def test_all_that_is_exact_stays_on_its_device(tmp_path):
-  """Where the exact device is not the first, as on a TPU's host, the distribution and the texts are on it."""
+  """If the exact device is not the first, as on a TPU's host, the distribution and the texts are on it."""
   run_on_devices(
     2,
     """

@@ -1,4 +1,4 @@
-"""What verifying a folder of records finds."""
+"""Verification of a folder of records."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is recorded of where numbers came from, and when two such places differ."""
+"""Recorded environments, and when two of them differ."""
 
 import re
 import subprocess

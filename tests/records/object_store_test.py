@@ -10,7 +10,7 @@ from experiments.runtime import locks, storage
 
 
 class _Bucket(fsspec.implementations.memory.MemoryFileSystem):
-  """gs:// in this process alone."""
+  """gs:// in this process only."""
 
   protocol = ('gcs', 'gs')
   store: dict = {}

@@ -34,7 +34,7 @@ def test_no_record_stands_beside_settings_of_others(tmp_path, monkeypatch):
 
 
 def test_settings_and_records_of_another_schema_are_refused(tmp_path):
-  """Those of before there were versions count as older ones."""
+  """Files without a version count as older ones."""
   files.write_whole(tmp_path / results.CONFIG_NAME, '{"schema_version": 3}')
   with pytest.raises(SettingsError, match='schema version of .*config.json'):
     results.config(tmp_path)

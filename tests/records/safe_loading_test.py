@@ -24,7 +24,7 @@ from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from hmm_jax.distributions.files import load_distribution
 
-# What a line has that runs or unpickles what it reads.
+# Parts of lines that run or unpickle their input.
 UNSAFE = re.compile(
   r'^\s*(import|from) (_?pickle|cloudpickle|dill|joblib|marshal|shelve)\b'
   r'|(?<![.\w])(eval|exec|__import__)\(|read_pickle|fromfile|torch\.load|yaml\.(full_|unsafe_)?load\('

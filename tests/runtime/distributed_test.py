@@ -159,9 +159,9 @@ def _asked(**changes):
   ids=['nothing', 'srun', 'outright'],
 )
 def test_a_cluster_is_joined_as_it_says(monkeypatch, capsys, variables, changes, joined):
-  """Where other processes were started, unless it is off or said otherwise; elsewhere nobody is waited for.
+  """Processes are joined if others were started, unless it is off or set otherwise; else none is waited for.
 
-  Before it waits it says how a process runs alone.
+  Before it waits it says how to run one process.
   """
   for name in [name for name in os.environ if name.startswith(('SLURM_', 'OMPI_', 'KUBERNETES_', 'JAX_COORD'))]:
     monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Locks: one process at a time, whatever became of the one before; and what runs under a lock."""
+"""Locks: mutual exclusion, takeover after a crash, work under a lock."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def test_one_process_at_a_time_holds_a_lock(tmp_path):
 
 
 def test_a_process_that_is_killed_is_taken_over_at_once(tmp_path):
-  """Where it was one of this machine."""
+  """If it was a process of this machine."""
   path, dead = lock_elsewhere(tmp_path), subprocess.run(['sh', '-c', 'echo $$'], capture_output=True, text=True).stdout
   path.write_text(path.read_text().replace('pid=42', f'pid={dead.strip()}').replace('node7', socket.gethostname()))
   with locks.held(tmp_path, 'it', QUIET, lambda: True) as is_held:
@@ -146,7 +146,7 @@ def test_a_model_and_a_merge_are_locked_while_they_are_made(grid, tmp_path, monk
 
 
 def test_a_part_that_was_taken_over_is_read(tmp_path):
-  """Of two processes on one workdir one runs a part of a study, the other reads what it left; the later one counts."""
+  """One of two processes on a workdir runs a part of a study, the other reads its records; the later run counts."""
 
   def part(*_):
     (folder,) = tmp_path.glob('parts/*/one')

@@ -1,4 +1,4 @@
-"""What ends a pretraining: numbers that are not finite, and the loss of its lock; what it says and keeps."""
+"""Ends of a pretraining by non-finite numbers or a lost lock: its message and the files that stay."""
 
 from conftest import assert_same_bits
 import jax
@@ -21,7 +21,7 @@ _FRESH = TrainState(jnp.int32(0), jnp.ones(3), {'moment': jnp.ones(2)})
 
 @jax.jit
 def _ten_steps(state):
-  """Of a training whose state says how many there were."""
+  """Ten steps of a training whose state counts its steps."""
   return TrainState(state.step + 10, 2 * state.params, state.opt_state), jnp.arange(1.0, 11)
 
 

@@ -1,4 +1,4 @@
-"""What decides the id of a model, of a trial and of a record, and what is drawn of them."""
+"""Ids of models, trials and records: the settings that decide them, and the draws that follow."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ MEMORY = Point(4, 2, 2)
 
 
 def _same(before, after, point):
-  """Whether the ids of model and trial are the same."""
+  """True for each of the ids of model and trial that are equal."""
   return tuple(
     getattr(Trial(before, point, 0), name) == getattr(Trial(after, point, 0), name) for name in ('pretraining_id', 'id')
   )
@@ -44,7 +44,7 @@ def test_ids_are_decided_by_what_decides_bits(what, point, changes):
 
 
 def test_both_texts_share_the_model_of_their_first_trial():
-  """What they say of pretraining and tuning is the same, so that the one pretraining a size is trial 0 of the other."""
+  """Their settings of pretraining and tuning agree, so that the one pretraining per size is trial 0 of the other."""
   assert _same(settings_of('paper'), settings_of('paper_v1'), PLAIN) == NEITHER
 
 
@@ -63,7 +63,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
     ('restarts', 'number', {'oracle_prompt', 'oracle_refit', 'attention_converged'}),
   ],
 )
-def test_settings_of_tuning_name_the_records_of_their_methods_alone(group, field, methods):
+def test_settings_of_tuning_name_only_the_records_of_their_methods(group, field, methods):
   """A trial keeps its id and the records of all other methods."""
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
@@ -89,6 +89,6 @@ def test_ids_and_keys_tell_the_points_of_a_grid_apart():
 
 
 def test_experiments_share_their_pretrained_models():
-  """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""
+  """Experiments that pretrain alike share a pretraining_id and the keys for an HMM without memory."""
   one, other = (Trial(settings_of('paper', name), Point(8), 3) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
   assert one.pretraining_id == other.pretraining_id and _keys(one) == _keys(other)

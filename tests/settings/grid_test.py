@@ -35,7 +35,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, changes):
 
 
 def test_methods_that_need_a_model_are_refused_without_one():
-  """Those that need none are not."""
+  """Methods that need no model are accepted."""
   settings_of(models=('exact',), methods=('tokens',))
   with pytest.raises(SettingsError, match='^models'):
     settings_of(models=('none',), methods=('head',))

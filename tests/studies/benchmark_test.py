@@ -64,7 +64,7 @@ def test_the_table_has_ratios_by_round_and_the_share_of_all_chips(monkeypatch):
 
 
 def test_the_flops_of_a_step_are_six_for_each_parameter_and_token():
-  """Of BERT-base with 6 layers, in the paper's size."""
+  """The count for BERT-base with 6 layers, in the paper's size."""
   assert benchmark.step_flops(settings_of('gpu', 'benchmark')) == 6 * 43_522_571 * 8 * 512
 
 

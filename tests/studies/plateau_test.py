@@ -29,7 +29,7 @@ def _leaving(settings, hmm, key, steps, reporter):
 
 
 def test_each_checkpoint_has_its_distance_and_its_accuracies(tmp_path, monkeypatch):
-  """Steps between checkpoints have a KL alone, and a reader without a model no step; KL falls from the gap to 0."""
+  """Steps between checkpoints have only a KL, and a reader without a model no step; KL falls from the gap to 0."""
   monkeypatch.setattr(pretraining, 'params_along', _leaving)
   monkeypatch.setattr(pretraining, 'tuned_model', lambda bert: ExactModel(bert.num_tokens))
   settings = _settings(checkpoints=(20, 40), pretrain__measure_every=10)

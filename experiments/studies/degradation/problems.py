@@ -114,8 +114,8 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Damag
       versions = _versions(s, theorem, drawn.hmm, drawn.task_weights, key_text)
       if all(problem.is_balanced(s.largest_majority) for problem in versions.values()):
         return versions
-  problem = f'no draw for Theorem {theorem} had every start above the leaks and every class at most'
-  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem} {s.largest_majority:.0%}')
+  reason = f'no draw for Theorem {theorem} had every start above the leaks and every class at most'
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {reason} {s.largest_majority:.0%}')
 
 
 def _versions(
@@ -158,5 +158,5 @@ def about_other_states(s: DegradationSettings, problem: DamagedProblem, key: Arr
     control = problem._replace(task_weights=mu, construction=None)
     if control.is_balanced(s.largest_majority):
       return control
-  problem = f'no mu on states outside H* had every class at most {s.largest_majority:.0%}'
-  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem}')
+  reason = f'no mu on states outside H* had every class at most {s.largest_majority:.0%}'
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {reason}')

@@ -169,7 +169,7 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
   del settings
   is_assumption = records['record'] == 'assumption'
-  # Where no construction exists there are no numbers, and where all exist no reasons.
+  # If no construction exists there are no numbers, and if all exist no reasons.
   constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
   # The row of a failed assumption has the details.
   constructions['texts'] = constructions['texts'].astype(object).fillna(constructions['reason'].str.partition(':')[0])

@@ -39,7 +39,7 @@ def _problem(word: str, seed: int) -> Problem:
   hmm = from_fields(fields)
   hmm = hmm._replace(**{key: normalised(getattr(hmm, key)) for key in HMM._fields})
   silent_probs = task.get('silent_probs', hmm.initial_probs)
-  # Where P[H_1] depends on the memory, so does P[H_0], and nowhere else.
+  # P[H_0] depends on the memory if and only if P[H_1] does.
   check_probs('silent_probs', silent_probs, hmm.initial_probs.shape)
   size = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.num_states
   task_weights = _task_weights(task.get('task_weights', draw_task_weights(jax.random.key(seed), size)), size)

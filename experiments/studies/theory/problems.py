@@ -133,7 +133,7 @@ def _with_task(
       return None
   problem = problem._replace(task_weights=task.astype(float), fractions=problem.fractions._replace(task_weights=task))
   drawn = PredictedProblem(problem, program, predictions, has_mass, padded)
-  # Where rounding hides that a position is only nearly attended, float64 is right but for the factor. A construction
+  # If rounding hides that a position is only nearly attended, float64 is right but for the factor. A construction
   # whose factor is wrong elsewhere too finds no HMM that qualifies.
   right = compared(drawn, program)
   off_factor = has_mass & (right.vector_error > TOLERANCE) & (right.cosine_error <= TOLERANCE**2)

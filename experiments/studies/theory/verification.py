@@ -36,7 +36,7 @@ _SOFTENED = 1280
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each HMM, and for the first of them one for each wrong construction that must be detected.
 
-  HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.
+  HMMs are worked on side by side, one per core; a row is a function of the key and its number only.
   """
   v, rows = settings.verification, list[Record]()
   verify_one = functools.partial(_verify_one, settings, theorem, key)

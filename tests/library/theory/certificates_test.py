@@ -1,4 +1,4 @@
-"""What is known of linear heads on all texts of a problem: rare tokens, ties, and proofs that are confirmed."""
+"""Linear heads on all texts of a problem: rare tokens, ties, and proofs that are confirmed."""
 
 import numpy as np
 
@@ -40,8 +40,8 @@ def test_surely_right_excludes_ties_and_rounding():
     assert separability.surely_right(features, labels, head).tolist() == expected
 
 
-def test_a_proof_is_confirmed_with_its_own_labels_alone():
-  """Another label of one of its texts breaks it."""
+def test_a_proof_is_confirmed_only_with_its_own_labels():
+  """Changing the label of one of its texts breaks the proof."""
   problem, texts, decision = next(one for one in map(random_problem, range(8)) if one[2].proof)
   index, other = decision.proof.pairs[0]
   assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof)

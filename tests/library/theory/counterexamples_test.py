@@ -51,7 +51,7 @@ def label(probs):
 
 
 def label_of(example, text):
-  """Of the masked state, or of the memory, given the text."""
+  """The posterior of the masked state, or of the memory, given the text."""
   probs = masked_probs(example.exact_hmm, text)
   return label(probs if example is STATES else probs.reshape(2, -1).sum(1))
 

@@ -1,4 +1,4 @@
-"""What no problem of a family can be; that the problems are as their theorems assume, `scoring_test` shows."""
+"""Problems that no family may draw; `scoring_test` shows that the drawn ones satisfy their assumptions."""
 
 import jax
 import pytest

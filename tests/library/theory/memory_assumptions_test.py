@@ -27,7 +27,7 @@ def split_columns(hmm, cell, states, values):
 
 
 def is_recoverable(hmm, cell, states, values):
-  """The definition by exact ranks: independent columns whose span meets that of the others in 0 alone."""
+  """The definition by exact ranks: independent columns whose span meets that of the others only in 0."""
   own, others = map(small_fractions, split_columns(hmm, cell, states, values))
   return algebra.rank(np.hstack([own, others])) == own.shape[1] + algebra.rank(others)
 
@@ -39,7 +39,7 @@ def sine(columns, others):
 
 
 def assert_largest_recoverable(hmm, cell, values, finding):
-  """Of all sets of states that read the cell, the valid ones are those within the one that is found."""
+  """A set of states that read the cell is valid iff it lies within the set that is found."""
   readers, witness = np.flatnonzero(hmm.cell_index == cell).tolist(), finding.witness
   states = witness['recoverable_states'].tolist()
   valid = [some for some in subsets(readers) if is_recoverable(hmm, cell, some, values)]
@@ -125,7 +125,7 @@ def test_a_start_that_is_one_step_after_the_silent_law_will_do():
 
 @pytest.mark.parametrize(('probability', 'holds'), [(0, True), (0.25, False)])
 def test_only_memories_that_have_probability_are_asked(probability, holds):
-  """Of 3.2, 4.4 and of the start: a law that no memory has may be anything, one that some memory has may not."""
+  """3.2, 4.4 and the start: the law given a memory of probability 0 may be anything, given another it may not."""
   memory_probs = np.array([0.5, probability, 0.5 - probability])
   hmm = CHAIN._replace(memory_probs=memory_probs, initial_probs=np.array([LAW, [1, 0, 0], LAW]))
   regular = assumptions.regularity(hmm, EXACT)

@@ -69,7 +69,7 @@ def assert_positive_multiple(constructed, label):
 
 @pytest.mark.parametrize(('theorem', 'words'), [('3.3', 'rank 1'), ('3.6', 'Assumption 3.5'), ('4.6', 'reads cell 0')])
 def test_columns_that_cannot_be_told_apart_are_refused(theorem, words):
-  """Where all states say the same, nothing can be recovered."""
+  """If all states emit the same, nothing can be recovered."""
   problem = problem_of(theorem)
   flat = np.full_like(problem.hmm.emission_matrix, 1 / problem.hmm.num_tokens)
   with pytest.raises(ValueError, match=words):

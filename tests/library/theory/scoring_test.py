@@ -1,4 +1,4 @@
-"""What the exact model says, the factor r_x and what a construction reads: all agree with exact fractions."""
+"""Predictions of the exact model, the factor r_x and the inputs of a construction agree with exact fractions."""
 
 import itertools
 

@@ -26,7 +26,7 @@ HEALTHY = {
   'emission_matrix': [[0.5, 0.5, 0], [0, 0.25, 0.75]],
   'task_weights': [1.0, -2.0],
 }
-# States 0 and 1 speak as 2 and 3 do, which state 4 alone leads to: W is dependent, but not on what 4 moves to.
+# States 0 and 1 emit as 2 and 3, to which only state 4 leads: W is dependent, but not on the states after 4.
 IMITATED = {
   'initial_probs': [0.2] * 5,
   'transition_matrix': (
@@ -115,7 +115,7 @@ def test_wrong_contents_are_refused(tmp_path, base, changes, named):
 
 
 def test_a_task_that_is_not_given_is_drawn(tmp_path):
-  """Of a process by its name, and of a memory, whose first cell labels speak of; the seed decides it."""
+  """For a named process, and for a memory whose first cell defines labels; the seed decides it."""
   tasks = [problem_file.load('mess3', seed).task_weights.tolist() for seed in (0, 0, 1)]
   assert np.shape(tasks[0]) == (2, 3) and tasks[0] == tasks[1] != tasks[2]
   memory = _loaded(tmp_path, {key: MEMORY[key] for key in MEMORY.keys() - {'task_weights', 'cell'}})
@@ -161,7 +161,7 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   assert not records['Theorem 3.3']['exists'] and '3.1' in records['Theorem 3.3']['reason']
   assert _right_everywhere(records, '3.6')
   assert program['exists'] is False and sum(program['certificate']['weight']) == pytest.approx(1)
-  # Of 4 tokens, those whose label no near tie decides.
+  # Texts of 4 tokens whose label is no near tie.
   hmm, texts = exact_hmm(problem), all_texts(3, 4).tolist()
   scores = np.array([exact_posterior(problem, hmm, text) for text in texts]) @ problem.task_weights[0]
   assert program['length'] == 4 and program['sequences'] == np.count_nonzero(np.abs(scores) > 1e-12)
@@ -169,7 +169,7 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
 
 @pytest.mark.slow
 def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
-  """Where mu weighs states that speak alike alike, the linear program finds a head that is right on all."""
+  """If mu gives states with equal emissions equal weights, the linear program finds a head that is right on all."""
   records = _report(_loaded(tmp_path, {**IMITATED, 'task_weights': [1, -1, 1, -1, 0]}))
   assert not records['Assumption 3.1']['holds'] and records['Linear head']['exists'] is True
 
@@ -204,7 +204,7 @@ def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
 
 @pytest.mark.slow
 def test_too_large_a_vocabulary_is_sampled_alone(tmp_path):
-  """Where even single tokens are too many to enumerate, sampled sequences are still checked."""
+  """If even single tokens are too many to enumerate, sampled sequences are still checked."""
   records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2)
   assert 'Theorem 3.3 enumerated' not in records
   sampled = records['Theorem 3.3 sampled']

@@ -25,7 +25,7 @@ NOT_SEEN = {verification.CONTROL, 'keys not off V-bar', 'beta -2', 'prompt not s
 
 @pytest.fixture(scope='module')
 def records(tmp_path_factory):
-  """Of every part of a finished run, by its name."""
+  """Records of every part of a finished run, by its name."""
   workdir = tmp_path_factory.mktemp('finished')
   study.STUDY.run(SETTINGS, workdir, QUIET)
   found = results.load(workdir)

@@ -1,4 +1,4 @@
-"""What the shipped records of the theory experiment promise, and its tables and figure of them."""
+"""The shipped records of the theory experiment, their tables and their figure."""
 
 from conftest import DOCS
 import numpy as np
