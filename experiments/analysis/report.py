@@ -38,6 +38,7 @@ _PAIRED = (
 _PAIRED_BEYOND = (
   ('prompt', 'head_whitened'),
   ('prompt', 'probe'),
+  ('prompt', 'probe_converged'),
   ('prompt', 'oracle_prompt'),
   ('prompt_refit', 'prompt'),
   ('table', 'prompt'),
@@ -72,9 +73,9 @@ _TITLES = {
     'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above'
   ),
   'trends': (
-    'Differences in points over all HMMs, intervals and p stratified by |H|, and their trend with |H|: Spearman over '
-    'HMMs, p of a permutation test; Holm correction over contrasts. Detectable: minimum effect with 80% power at '
-    f'level {LEVEL} / number of contrasts'
+    'Differences in points over the HMMs of all sizes, of each kind of text, intervals and p stratified by size, and '
+    'their trend with the number of joint states, |H| without a memory: Spearman over HMMs, p of a permutation test; '
+    f'Holm correction over contrasts. Detectable: minimum effect with 80% power at level {LEVEL} / number of contrasts'
   ),
   'beside_paper': (
     'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
@@ -121,12 +122,11 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
   run, protocol, further = set(records['method']), contrasts(records), further_contrasts(records)
   main, beyond = run.intersection(MAIN), run.difference(MAIN)
-  has_trends = unit == 'HMM' and not any(point.memory_size for point in points)
   rows: dict[str, list[Row]] = {
     'accuracy': [_accuracy_row(point, points, main) for point in points],
     'differences': list(_difference_rows(points, protocol, heading)),
     'contrasts': list(_difference_rows(points, further, heading)),
-    'trends': list(_trend_rows(protocol | further, heading)) if has_trends else [],
+    'trends': list(_trend_rows(_by_kind_of_text(protocol | further, points), heading)) if unit == trial else [],
     'beside_paper': [
       row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']
     ],
@@ -209,20 +209,31 @@ def _difference_rows(points: Points, by_title: dict[str, dict[Point, Interval]],
       }
 
 
+def _by_kind_of_text(by_title: dict[str, dict[Point, Interval]], points: Points) -> dict[str, dict[Point, Interval]]:
+  """The paired contrasts with at least two sizes, each kind of text apart."""
+  kinds, apart = {text_name(point) for point in points}, dict[str, dict[Point, Interval]]()
+  for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds)):
+    of_kind = {
+      point: paired for point, paired in differences.items() if text_name(point) == kind and len(paired.values)
+    }
+    if len(of_kind) > 1:
+      apart[title if len(kinds) == 1 else f'{title}, {kind} text'] = of_kind
+  return apart
+
+
 def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
-  """A row for each contrast with at least two sizes: over all HMMs, and its rank correlation with |H|."""
-  by_title = {title: differences for title, differences in by_title.items() if len(differences) > 1}
+  """A row for each contrast: over all HMMs, and its rank correlation with the number of joint states."""
   pooled = [
     statistics.stratified(interval.values for interval in differences.values()) for differences in by_title.values()
   ]
   trends = []
   for differences in by_title.values():
     of_units = [
-      {**point._asdict(), 'unit': unit, 'difference': value}
+      {**point._asdict(), 'joint_states': point.joint_states, 'unit': unit, 'difference': value}
       for point, interval in differences.items()
       for unit, value in enumerate(interval.values)
     ]
-    trends.append(statistics.trend(pd.DataFrame(of_units), 'num_states', 'difference'))
+    trends.append(statistics.trend(pd.DataFrame(of_units), 'joint_states', 'difference'))
   corrected = [
     statistics.holm(p) for p in ([interval.p_value for interval in pooled], [p_value for _, p_value in trends])
   ]

@@ -59,6 +59,24 @@ def test_trends_are_over_the_hmms_of_all_sizes():
   assert 'trends' not in report.tables(frame(prompt_records()), False)
 
 
+def test_text_with_a_memory_and_vanilla_text_are_pooled_apart():
+  """Paired contrasts alone: the two kinds of text share no HMM."""
+  gain = {0: 0.02, 2: 0.1}
+  rows = [
+    record(
+      Point(size, memory, min(memory, 1)), 'bert', method, 0.5 + gain[memory] * (method == 'attention'), trial=trial
+    )
+    for size, memory in ((4, 2), (6, 2), (8, 0), (12, 0))
+    for method in ('attention', 'head')
+    for trial in range(3)
+  ]
+  found = {row['contrast, on BERT']: (row['n'], row['difference']) for row in _table('trends', rows)}
+  assert found == {
+    'attention - head, memory text': ('6', '10.0 ± 0.0'),
+    'attention - head, vanilla text': ('6', '2.0 ± 0.0'),
+  }
+
+
 def test_a_table_of_tokens_is_compared_with_what_reads_bert():
   """Paired by task; and labels change by the number of tokens that are kept."""
   assert {row['difference'] for row in _table('contrasts', table_records())} == {'5.0 ± 0.0'}
@@ -83,6 +101,7 @@ def test_contrasts_on_the_exact_model_are_apart():
   ]
   found = {row['contrast, on BERT']: row['difference'] for row in _table('contrasts', rows)}
   assert found == {
+    'prompt - converged probe': '0.0 ± 0.0',
     'prompt - oracle prompt': '-5.0 ± 0.0',
     'converged probe - converged probe, untrained BERT': '30.0 ± 0.0',
     'oracle prompt - converged head, exact G': '25.0 ± 0.0',
