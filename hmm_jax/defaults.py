@@ -29,7 +29,7 @@ OPTIMIZER: dict[str, Any] = dict(
   learning_rate=2e-3, muon_learning_rate=0.02, decay='linear', b2=0.999, weight_decay=0.0, clip_norm=1.0
 )
 
-# How the distance from the ideal model is measured: inputs at most, and how many are computed at a time.
+# Measuring the distance from the ideal model: most inputs, and inputs computed at a time.
 NUM_INPUTS = 512
 INPUTS_AT_A_TIME = 64
 

@@ -19,7 +19,7 @@ def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
     pytest.importorskip(needs[1])
   (tmp_path / 'docs').symlink_to(DOCS)
   monkeypatch.chdir(tmp_path)
-  # What a page writes as a module is found, as `python -m` finds it.
+  # A module that a page writes is found, as `python -m` finds it.
   monkeypatch.syspath_prepend(tmp_path)
   for block in re.findall(r'^```python\n(.*?)^```$', text, re.DOTALL | re.MULTILINE):
     exec(block, names)

@@ -106,7 +106,7 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
     return reader(word)
   except (OSError, EOFError, MemoryError, ValueError) as error:
     reason, *of_file = str(error).split('; valid ', 1)
-    # Of a file that is there, its error may say so more narrowly.
+    # For an existing file, its own error may be more precise.
     valid = of_file[0] if of_file and pathlib.Path(word).is_file() else f'is {_VALID[field]}'
     raise SettingsError(f'{field} is {word!r}, and cannot be read ({textwrap.shorten(reason, 300)}); valid {valid}')
 

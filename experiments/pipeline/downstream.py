@@ -99,7 +99,7 @@ def draw(
 
 
 def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
-  """How far P[H_i | X_{-i}] concentrates at each position of inputs [n, T], as `Downstream.concentration` has it."""
+  """Concentration of P[H_i | X_{-i}] at each position of inputs [n, T], as `Downstream.concentration` defines it."""
   represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
   joint = in_blocks(represent, inputs, settings.measure.batch_size)
   # P[H_i | X_{-i}], [n, T, H], summed over memory configurations.

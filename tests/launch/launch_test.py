@@ -1,4 +1,4 @@
-"""What is launched elsewhere: scripts that shellcheck passes, manifests that fit the published types and our flags."""
+"""Launch files: scripts that shellcheck passes, manifests that fit the published types and our flags."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from experiments.studies import registry
 
 LAUNCH = ROOT / 'launch'
 SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), *(ROOT / '.ci').iterdir()])
-# Of Kubernetes and of JobSet, as Kubeflow generates them from the OpenAPI of both.
+# Types of Kubernetes and of JobSet, as Kubeflow generates them from the OpenAPI of both.
 TYPES = {
   'k8s_indexed_job.yaml': ('batch/v1', 'Job', models.IoK8sApiBatchV1Job),
   'gke_jobset.yaml': ('jobset.x-k8s.io/v1alpha2', 'JobSet', models.JobsetV1alpha2JobSet),

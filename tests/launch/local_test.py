@@ -51,7 +51,7 @@ def _logs(tmp_path):
 
 @pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_is_passed_on_once(tmp_path, number, status):
-  """To all runs, which are waited for; a second one, as of a scheduler that tells every process, is not."""
+  """All runs get it and are waited for; a second one, from a scheduler that signals every process, is not passed on."""
   process, seen = _start(tmp_path, '2', 'any', python=WAITS), 'begins\n'
   deadline = time.monotonic() + 60
   for more in (f'{number.name[3:]}\n', ''):

@@ -120,7 +120,7 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(slurm, tmp_path):
   """
   python = {'PATH': f'{sys.prefix}/bin:{slurm["PATH"]}', 'PYTHONPATH': str(ROOT), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
   env, local, workdir = slurm | python, tmp_path / 'local', tmp_path / 'array'
-  # Of the shapes of main_test, so that nothing is compiled again where that has run.
+  # The shapes of main_test, so that nothing is compiled again after it.
   words = ['num_states=6', 'num_trials=2', 'models=bert', 'methods=head', 'downstream.num_train=64']
   words += ['head.num_epochs=1', f'compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}']
   flags = [f'--config.{word}' for word in words]

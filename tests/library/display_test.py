@@ -1,4 +1,4 @@
-"""How distributions and posteriors print."""
+"""Printing of distributions and posteriors."""
 
 from hmm_cases import float32_hmm
 import jax

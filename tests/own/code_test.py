@@ -22,7 +22,7 @@ METHODS = dict(methods=('head', 'own_head'), own_head='mine:head')
 
 @pytest.mark.slow
 def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, monkeypatch):
-  """Those that are the exact model and the linear head have their numbers; a changed file changes its own ids alone."""
+  """A copy of the exact model and the linear head has their numbers; a changed file changes only its own ids."""
   ids = []
   for of_model, of_head in (('one', 'one'), ('another', 'one'), ('another', 'another')):
     model = code.Function(lambda hmm, key: (ExactModel(10), hmm), of_model)

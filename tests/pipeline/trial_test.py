@@ -56,7 +56,7 @@ def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypa
   assert given == (trial, (trial, trial, 'texts'), trial.keys().pretraining, another.pretrained_directory)
 
 
-# Of seed 0. Where one of these changes, the ids of models and trials name other bits than they did: then
+# With seed 0. If one of these changes, the ids of models and trials name other bits than they did: then
 # `_PRETRAINING_VERSION` is raised. Values are rounded, or reduced to signs, to what unlike CPUs agree on.
 _DRAWN = {
   'documents': '8bea94cd290269d9',

@@ -110,7 +110,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(('suffix', 'damage'), FAULTS)
 def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(folder, suffix, damage):
-  """With what it is read with, beside what was renamed before; a corrupt record counts for nobody who looks."""
+  """Record and array are renamed, beside those renamed before; nobody counts a corrupt record."""
   path, renamed = folder.paths()[HEAD], set()
   for number in ('', '-2'):
     damage(path.with_suffix(suffix))

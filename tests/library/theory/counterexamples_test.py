@@ -58,7 +58,7 @@ def label_of(example, text):
 
 @pytest.mark.parametrize('example', [STATES, MEMORY])
 def test_the_floats_are_the_fractions_and_posteriors_are_sums_over_paths(example):
-  """Of the masked state, on all texts of two words; the first law is that of the silent state too, being stationary."""
+  """Posteriors of the masked state, on all texts of two words; the first law is stationary, so also the silent state's."""
   exact = example.exact_hmm
   for floats, fractions in zip(rationals.exact_hmm(example.hmm.validate()), exact):
     np.testing.assert_allclose(floats.astype(float), fractions.astype(float), rtol=1e-15)
