@@ -148,7 +148,7 @@ class DownstreamTask(NamedTuple):
 
 
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
-  """The inputs of a task, and what labels speak of: P[H_1 | X_{-1}] [n, H], or that of a memory's first cell [n, M]."""
+  """The inputs of a task and the posterior of its labels: P[H_1 | X_{-1}] [n, H], or that of a first cell [n, M]."""
   for name in ('length', 'num_train', 'num_test'):
     arguments.check_size(name, getattr(task, name))
   key_texts, _ = jax.random.split(task.key)

@@ -179,7 +179,7 @@ def test_a_tampered_record_is_not_verified(finished, recorded):
   assert code == 1 and 'accuracy' in err
 
 
-def test_report_redraws_from_records_alone(finished, tmp_path):
+def test_report_needs_only_records(finished, tmp_path):
   """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
   (tmp_path / 'results.jsonl').write_bytes(finished.prompt_files['results.jsonl'])
   _finish(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')

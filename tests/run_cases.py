@@ -56,7 +56,7 @@ def run_trial(folder):
 
 
 def lock_elsewhere(directory):
-  """The lock of a process on another machine, which replaces whatever lock there was; its path."""
+  """Replace any lock by that of a process on another machine; return its path."""
   path = directory / locks.NAME
   directory.mkdir(parents=True, exist_ok=True)
   path.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ _MODEL_NAMES = report.MODEL_NAMES | {'bert': 'pretrained BERT'}
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
-# A decorator, and no `with` block: what is drawn inside is drawn in this style, whatever the user's own.
+# A decorator, and no `with` block: figures have this style instead of the user's.
 styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplstyle', after_reset=True)
 
 

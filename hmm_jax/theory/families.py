@@ -204,7 +204,7 @@ def _planted_memory(
 def _unplanted_memory(
   rng: np.random.Generator, sizes: Sizes, weighed: np.ndarray, chain: Callable[..., np.ndarray]
 ) -> MemoryProblem:
-  """Sparse supports, also of the `chain`; some states emit the same whatever their cell holds, as articles do."""
+  """Sparse supports, also of the `chain`; some states emit independently of their cell, as articles do."""
   reads = rng.permutation(np.append(0, rng.integers(sizes.num_cells, size=sizes.num_states - 1)))
   emission_matrix = np.array(
     [sparse_probs(rng, sizes.num_states, sizes.num_tokens, _SPARSE) for _ in range(sizes.memory_size)]

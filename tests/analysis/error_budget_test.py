@@ -77,7 +77,7 @@ def _even(*levels):
   ],
   ids=['one', 'proven', 'in the bracket', 'two', 'two HMMs', 'paired', 'not from zero'],
 )
-def test_the_largest_loss_is_told_apart_by_paired_intervals(levels, most, expected):
+def test_the_largest_loss_is_significant_by_paired_intervals(levels, most, expected):
   """It is above 0 and above all others over the HMMs, whatever the best head is within its bracket."""
   records = _records(HEAD, levels, most and [[most]] * len(levels))
   loss, p_value = error_budget.largest_loss(frame(records), HEAD)

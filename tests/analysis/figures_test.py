@@ -59,7 +59,7 @@ def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies
 
 
 def test_the_right_figure_draws_memory_and_vanilla():
-  """Each text has a line a model, at its number of joint states."""
+  """Each text has a line per model, at its number of joint states."""
   _, _, lines, ticks, legend = _drawn(figures.figure_3_right, memory_records())
   assert lines['memory: attention, exact G'].get_ydata() == pytest.approx([96, 95, 93])
   vanilla = np.array([82, 78, 70]) + 100 * 0.02 * 5 / 3

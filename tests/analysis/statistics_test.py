@@ -83,7 +83,7 @@ def test_a_stratified_mean_covers_what_strata_differ_in():
 
 
 @pytest.mark.filterwarnings('error')
-def test_without_a_spread_or_three_units_there_is_a_mean_alone():
+def test_without_a_spread_or_three_units_there_is_only_a_mean():
   """Neither a half-width, nor a p-value, nor a difference that could be detected."""
   one, many, same = _run([0.75]), _run([0.5, 0.6, 0.7]), _run([0.25] * 3)
   paired, unpaired = statistics.paired_difference, statistics.unpaired_difference

@@ -47,7 +47,7 @@ def test_shellcheck_finds_nothing(script):
 
 
 @pytest.mark.parametrize('name', TYPES)
-def test_a_manifest_is_what_its_type_takes(name):
+def test_a_manifest_fits_its_published_type(name):
   """Every field is one of Kubernetes or JobSet, and of its type."""
   _validator(name).validate(_manifest(name))
 

@@ -145,5 +145,5 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(slurm, tmp_path):
 
 
 def _records(workdir):
-  """The records of a run, whatever machine they came from."""
+  """The records of a run, without their machines."""
   return [row | {'environment': ''} for row in read_json_lines(workdir / 'results.jsonl')]

@@ -55,7 +55,7 @@ def test_a_dry_run_prints_commands_whose_words_are_taken(tmp_path):
   ('flags', 'state', 'changes'),
   [(['--keep'], 'READY', ['scp']), ([], 'PREEMPTED', ['delete', 'create', 'scp', 'delete'])],
 )
-def test_what_fails_on_the_pod_fails_here(tmp_path, flags, state, changes):
+def test_a_failure_on_the_pod_fails_the_command(tmp_path, flags, state, changes):
   """With its exit code, and the pod is deleted unless it is kept; one that was taken away is made anew first."""
   (tmp_path / 'state').write_text(state)
   assert _run(tmp_path, *flags).returncode == 2

@@ -1,4 +1,4 @@
-"""No silent mistake: what public functions say of ids, rows, weights and shapes that are wrong."""
+"""Public functions refuse wrong ids, rows, weights and shapes."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -70,7 +70,7 @@ def _prompted(model, params, width):
     ('labels have shape (1, 5); valid is (2, 5), tasks and inputs', lambda: _epoch(np.zeros((1, 5), int))),
   ],
 )
-def test_what_is_wrong_is_refused(sentence, call):
+def test_wrong_arguments_are_refused(sentence, call):
   """In a sentence that names the argument or field, its value and what is valid."""
   with pytest.raises(ValueError, match=re.escape(sentence)):
     call()
@@ -96,8 +96,8 @@ def _tensor():
   [*(lambda x=x: x for x in CONTAINERS.values()), pytest.param(_tensor, marks=pytest.mark.parity)],
   ids=[*CONTAINERS, 'a tensor'],
 )
-def test_what_has_the_same_numbers_is_the_same_array(make):
-  """As a field that is validated and used, and as an argument, whatever was compiled before."""
+def test_equal_numbers_are_the_same_array(make):
+  """As a field that is validated and used, and as an argument, regardless of earlier compilation."""
   x, plain = make(), hj.HMM(SQUARES[0], SQUARES, SQUARES)
   expected, given = hj.forward_backward(plain, SQUARES), hj.HMM(SQUARES[0], x, x)
   for posterior in (hj.forward_backward(given, SQUARES), hj.forward_backward(plain, x)):
@@ -119,7 +119,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize('x', REFUSED.values(), ids=REFUSED)
-def test_what_would_lose_something_is_refused(x):
+def test_a_lossy_conversion_is_refused(x):
   """By the name of the argument or field, also after a plain call of that shape has been compiled."""
   plain = hj.HMM(SQUARES[0], SQUARES, SQUARES)
   hj.forward_backward(plain, SQUARES)
@@ -131,7 +131,7 @@ def test_what_would_lose_something_is_refused(x):
     hj.DownstreamTask(x, KEY).examples(plain)
 
 
-def test_what_is_not_observed_may_be_any_id():
+def test_an_unobserved_position_may_have_any_id():
   """[MASK], or what fills up a ragged text: slopes by the parameters are those of the others."""
   observed = np.array([[True, False, True, False]])
   total = lambda hmm: hj.token_likelihoods(hmm, np.int32([[0, 4, 2, -7]]), observed).sum()

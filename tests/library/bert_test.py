@@ -51,7 +51,7 @@ def test_weights_start_from_a_truncated_normal():
 
 
 @pytest.mark.slow
-def test_scanned_layers_compute_what_unrolled_ones_do():
+def test_scanned_layers_equal_unrolled_layers():
   """With the numbers of two layers stacked, the logits are those of the layers one after another."""
   unrolled = TINY.clone(num_layers=3)
   params = random_params(unrolled)

@@ -87,7 +87,7 @@ def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
   assert 0 < error < best_head_lib.relative_error(hmm, 9) < 1000 * error
 
 
-def test_what_is_asked_for_ends_the_search():
+def test_the_limits_end_the_search():
   """No more certificates than asked for; and a start that is better than what no rounds find is not lost."""
   rng = np.random.default_rng(2)
   features, labels = rng.dirichlet(np.ones(4), 60), rng.integers(2, size=60)

@@ -33,8 +33,8 @@ def test_a_line_has_shapes_and_mean_entropies():
   assert '\n' not in line and len(line) < 400
 
 
-def test_what_has_no_numbers_prints_its_shape():
-  """Tracers, shapes and whatever stands for an array in a tree."""
+def test_leaves_without_numbers_print_their_shape():
+  """Tracers, shapes and other stand-ins for an array in a tree."""
   seen = []
   jax.eval_shape(lambda hmm: seen.append(repr(hmm)), HIDDEN)
   shapes = 'HMM(initial_probs [3], transition_matrix [3, 3], emission_matrix [3, 4])'

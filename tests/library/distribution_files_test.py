@@ -69,7 +69,7 @@ def _json(**changes):
     ('.npz', _npz([0.5], b'(1,), }            ', b'(1000000000000,), }'), 'cannot be read .*(allocate|EOF)'),
   ],
 )
-def test_what_is_wrong_is_refused(tmp_path, monkeypatch, suffix, content, reason):
+def test_wrong_files_are_refused(tmp_path, monkeypatch, suffix, content, reason):
   """In one sentence, with the key or with the path; files of more bytes than the limit are not read."""
   monkeypatch.setattr(files, 'MAX_BYTES', 300_000)
   path = tmp_path / f'mine{suffix}'
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_refused(tmp_path, monkeypatch, suffix, content, reason
     load_distribution(path)
 
 
-def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+def test_a_distribution_that_cannot_be_loaded_is_not_saved(tmp_path):
   with pytest.raises(ValueError):
     save_distribution(tmp_path / 'mine.json', [[[0.5]]])
   assert not list(tmp_path.iterdir())

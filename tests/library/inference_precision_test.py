@@ -1,4 +1,4 @@
-"""Facts about the precision of inference: float32 results are those of logarithms in float64, whatever underflows."""
+"""Precision of inference: float32 results equal logarithms in float64, also if messages underflow."""
 
 from inference_cases import assert_posteriors_close, paper_draw, stacked, surviving_path_case
 import jax

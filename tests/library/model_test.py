@@ -59,7 +59,7 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others():
   np.testing.assert_allclose(predicted, states @ emissions, atol=1e-5)
 
 
-def test_what_is_read_is_what_all_positions_give_there():
+def test_reading_some_positions_equals_reading_all():
   """Predictions and representations of BERT at `positions` are those of all positions, taken there."""
   model, params = MODELS['bert']
   embeddings, positions = embed(model, params, TOKENS), np.int32([[[1, 0]], [[2, 2]]])

@@ -35,7 +35,7 @@ def test_it_is_the_optimum(kind, ridge):
 
 
 @pytest.mark.parametrize('ridge', [1e-6, 1e-2])
-def test_a_whitened_head_is_converged_where_features_have_unit_covariance(ridge):
+def test_a_whitened_head_is_converged_on_features_of_unit_covariance(ridge):
   """Coordinates by Cholesky, here, give the same scores, also where features differ by 1e9 in their sizes.
 
   Probabilities sum to 1, which is no direction.
@@ -51,7 +51,7 @@ def test_a_whitened_head_is_converged_where_features_have_unit_covariance(ridge)
 @pytest.mark.parametrize(
   'field, value', [('ridge', 0.0), ('ridge', -1.0), ('max_iterations', 3), ('features', np.nan * FEATURES)]
 )
-def test_what_cannot_converge_is_refused(field, value):
+def test_settings_that_cannot_converge_are_refused(field, value):
   """No ridge, for which no optimum need exist, too few iterations, or features that are no numbers."""
   with pytest.raises(ValueError, match=f'^{field} '):
     converged_head(**{'features': FEATURES, 'labels': LABELS['separable'], 'ridge': 1e-6, **HOW, field: value})

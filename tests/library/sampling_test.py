@@ -50,8 +50,8 @@ def test_samples_follow_the_parameters(hmm):
     assert_counts_follow(emitted[i], flat.emission_matrix[i])
 
 
-def test_corpus_document_depends_on_key_and_index_alone():
-  """Document d is `sample(fold_in(key, d))`, whatever the size of a chunk and the number of documents."""
+def test_a_corpus_document_depends_only_on_key_and_index():
+  """Document d is `sample(fold_in(key, d))` for any size of a chunk and number of documents."""
   key, hmm = jax.random.key(3), float32(SPARSE)
   documents = [sampling.sample(jax.random.fold_in(key, d), hmm, 12)[1] for d in range(3)]
   np.testing.assert_array_equal(sampling.sample_corpus(key, hmm, 3, 12, chunk_size=2), documents[:3])

@@ -40,7 +40,7 @@ def assert_weights_prove(found, features, labels, num_classes):
 
 
 @pytest.mark.parametrize('num_classes', [2, 3])
-def test_points_on_a_line_are_separable_where_their_classes_are_intervals(num_classes):
+def test_points_on_a_line_are_separable_iff_their_classes_are_intervals(num_classes):
   """For two tokens a head is a row of thresholds: both answers, on random points, by sorting."""
   rng, answers = np.random.default_rng(num_classes), []
   for _ in range(20):
@@ -86,6 +86,6 @@ def test_a_certificate_is_the_exact_mixture():
   ],
   ids=['a pair short', 'separable', 'two proofs', 'none'],
 )
-def test_what_is_no_unique_proof_is_none(features, labels, pairs):
+def test_pairs_without_a_unique_proof_give_none(features, labels, pairs):
   """None where pairs are missing, the data is separable (a weight would be negative), or proofs are several."""
   assert exact_certificate(features, labels, pairs, 2) is None

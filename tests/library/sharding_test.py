@@ -59,7 +59,7 @@ def test_every_moment_lies_as_its_parameter(settings):
       assert spec == (None, *specs[f'params/{name}'.replace('scanned', 'last')])
 
 
-def test_what_does_not_divide_is_whole():
+def test_an_axis_that_does_not_divide_is_whole():
   """Only axes of a leaf that the mesh divides are split: 16 by 32 and by 3."""
   assert _specs(OF_ADAMW, (1, 32, 2))['params/layers_0/ffn_in/kernel'] == (None, 'tensor')
   assert not any(_specs(OF_ADAMW, (1, 3, 1))['params/layers_0/qkv/kernel'])
@@ -111,7 +111,7 @@ def check_meshes():
 
 
 @pytest.mark.slow
-def test_meshes_agree_and_another_restores_what_one_saves():
+def test_meshes_agree_and_restore_each_others_checkpoints():
   """Over 20 steps with dropout the losses of each mesh are those of one device, to 5e-6."""
   tests = str(pathlib.Path(__file__).parents[1])
   run_on_devices(

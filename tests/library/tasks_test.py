@@ -33,7 +33,7 @@ def exact_state_probs(hmm, documents):
 
 
 @pytest.mark.slow
-def test_silent_state_probs_are_what_the_released_code_computes():
+def test_silent_state_probs_equal_the_released_code():
   """A @ P[H | text] untransposed, H the first state of the text after the [MASK], of which tokens may be masked too."""
   exact = float64(HMM)
   inputs = tasks.mask_first(DOCUMENTS, V).at[::2, 2].set(V)

@@ -163,7 +163,7 @@ def test_predictions_are_the_class_of_the_highest_score():
 
 
 def test_a_prompt_of_another_length_is_read_behind_its_own():
-  """Scores are the head on the prediction right behind the prompt: a construction's, whatever length the tuner has."""
+  """Scores are the head on the prediction right behind the prompt, whose length may differ from the tuner's."""
   trainable = some_trainable(dataclasses.replace(HEAD, prompt=PROMPT), HIDDEN, INPUTS)
   scores = jax.jit(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(1, 0.5)).scores)(trainable, HIDDEN, INPUTS)
   token_probs = log_space_conditional(HIDDEN, behind_prompts(trainable['prompt'], rows_of(HIDDEN, INPUTS)))

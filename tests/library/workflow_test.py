@@ -85,7 +85,7 @@ def test_a_model_of_embed_and_predict_is_tuned(own):
   np.testing.assert_array_equal(own[1], before)
 
 
-def test_what_a_model_leaves_out_falls_back(own):
+def test_methods_that_a_model_leaves_out_fall_back(own):
   """A prompt is rows before the text, a representation the predictions, and the name that of the class."""
   (model, params), tokens = own, np.int32([[4, 1, 2], [0, 3, 3]])
   prompts = np.random.default_rng(2).normal(size=(3, 2, 4)).astype(np.float32)
@@ -110,7 +110,7 @@ def test_what_a_model_leaves_out_falls_back(own):
     ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
   ],
 )
-def test_what_is_wrong_is_refused(own, sentence, call):
+def test_wrong_arguments_are_refused(own, sentence, call):
   """In a sentence that names the argument, its value and what is valid."""
   tune = lambda **changes: hj.tune(*own, CHAIN, TASK, **{'prompt_length': 0, 'schedule': QUICK, **changes})
   with pytest.raises(ValueError, match=re.escape(sentence)):

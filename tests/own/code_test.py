@@ -73,14 +73,14 @@ def _interrupts(*_):
     (_interrupts, 10, 'which raised KeyboardInterrupt'),
   ],
 )
-def test_what_is_no_model_is_refused(monkeypatch, call, num_states, valid):
+def test_an_object_that_is_no_model_is_refused(monkeypatch, call, num_states, valid):
   """Predictions of another width, that are no probabilities or of other texts, an exit and an interrupt."""
   monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     checks.check_draws(dataclasses.replace(SETTINGS, num_states=(num_states,)))
 
 
-def test_what_is_no_head_is_refused(monkeypatch):
+def test_an_object_that_is_no_head_is_refused(monkeypatch):
   """Before anything is trained."""
   monkeypatch.setitem(code._imported, 'mine:head', code.Function(lambda _: Linear(3), ''))
   with pytest.raises(SettingsError, match=r"^own_head is 'mine:head'.*shape \(2, 3\); valid is \(2, 2\)"):

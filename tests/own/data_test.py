@@ -52,7 +52,7 @@ def _written(path, content):
   return str(path)
 
 
-def test_ids_are_of_the_arrays_alone(tmp_path):
+def test_ids_depend_only_on_the_arrays(tmp_path):
   """Another name or format changes none, another entry and a corpus do; what draws HMMs has no part in them."""
   changes = (
     dict(distribution=_written(tmp_path / 'a.json', processes.mess3())),
@@ -73,7 +73,7 @@ def test_ids_of_draws_are_those_on_record():
   assert row['fit_id'] == trial.fit_id(row['model'], row['method'])
 
 
-def test_what_is_given_takes_the_place_of_draws(tmp_path):
+def test_given_data_replace_draws(tmp_path):
   """Whatever the trial it has the sizes of the process, and is of it."""
   word = _written(tmp_path / 'mine.npz', MEMORY)
   settings = _resolved(tmp_path, distribution=word, memory__label_cell=1)
@@ -104,7 +104,7 @@ def test_a_copy_of_another_digest_is_not_used(tmp_path):
   ],
 )
 @pytest.mark.filterwarnings('error')
-def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
+def test_a_corpus_has_only_token_ids(tmp_path, name, content, found):
   word = _written(tmp_path / name, content)
   with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
     _resolved(tmp_path, distribution='mess3', corpus_file=word)

@@ -33,7 +33,7 @@ def data():
 
 
 @pytest.mark.parametrize('method', ['head', 'prompt'])
-def test_training_side_by_side_is_training_alone(method, data):
+def test_training_side_by_side_equals_training_one_by_one(method, data):
   """The start and the end of each problem are those of `tuning` on only that problem."""
   frozen, inputs, labels = data
   tuner, features = TUNERS[method], batched_tuning.features(TUNERS[method], frozen, inputs)

@@ -29,7 +29,7 @@ def _products(jaxpr):
 
 
 @pytest.mark.slow
-def test_tuned_differs_from_the_paper_in_training_alone():
+def test_tuned_differs_from_the_paper_only_in_training():
   """The scale `tuned` has the paper's model, text and tasks, and no more operations than `paper`."""
   paper, tuned = settings_of('paper'), settings_of('tuned')
   assert dataclasses.replace(tuned, scale='paper', pretrain=paper.pretrain) == paper != tuned

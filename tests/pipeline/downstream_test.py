@@ -1,4 +1,4 @@
-"""The tasks of a trial: what labels speak of, which inputs are whose, and where posteriors concentrate."""
+"""The tasks of a trial: the posterior of labels, the splits of inputs, and concentration of posteriors."""
 
 import functools
 
@@ -78,7 +78,7 @@ def test_labels_speak_of_the_first_state_or_the_label_cell(point, changes):
   assert np.any(first.task_weights != second.task_weights)
 
 
-def test_a_cut_changes_what_is_seen_and_no_label():
+def test_a_cut_changes_inputs_and_no_label():
   """Inputs and documents are the starts of the whole ones, labels still those of the whole texts."""
   (distribution, whole), (_, cut) = drawn(ONE_CELL), drawn(ONE_CELL, downstream__num_positions=5)
   np.testing.assert_array_equal(cut.inputs, whole.inputs[:, :5])
@@ -94,7 +94,7 @@ def test_a_cut_changes_what_is_seen_and_no_label():
   [(VANILLA, {}), (ONE_CELL, dict(downstream__num_positions=5)), (TWO_CELLS, dict(memory__label_cell=1))],
   ids=str,
 )
-def test_posteriors_concentrate_by_entropy_or_by_what_is_read(point, changes):
+def test_concentration_is_entropy_or_the_probability_of_reading(point, changes):
   """With one memory, concentration is the entropy of P[H_i | X_-i], at most log H, memory summed out.
 
   With several cells it is the probability P[J_i = j | X_-i] that position i reads the label's cell. X is what is seen.

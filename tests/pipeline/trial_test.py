@@ -66,7 +66,7 @@ _DRAWN = {
 
 
 @pytest.mark.slow
-def test_seed_0_draws_what_it_has_always_drawn():
+def test_draws_of_seed_0_have_not_changed():
   """A new JAX or flax that draws other documents, tasks or parameters from the same keys is seen here."""
   trial = Trial(settings_of('smoke'), Point(4), 0)
   settings, keys = trial.settings, trial.keys()

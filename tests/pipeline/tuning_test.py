@@ -33,7 +33,7 @@ def settings():
   changes = {f'downstream__{name}': size for name, size in sizes.items()}
   for method in ('head', 'attention', 'prompt'):
     changes |= {f'{method}__warmup_steps': 1, f'{method}__num_epochs': 1}
-  # Dense enough that no two weights of attention are equal but for rounding, on which their ranks would hang.
+  # Dense, so that no two attention weights are equal up to rounding, which would decide their ranks.
   temperatures = dict(hmm__transition_temperature=0.3, hmm__emission_temperature=0.3)
   return settings_of('smoke', 'memory_cells', memory__cells=(2,), prompt__length=2, **temperatures, **changes)
 
@@ -81,7 +81,7 @@ def test_a_method_reads_the_settings_that_name_its_records(method, settings, dra
 
 
 @pytest.mark.parametrize(('method', 'at_a_time'), [('prompt', 2), ('oracle_prompt', 3)])
-def test_a_task_has_the_same_bits_whatever_else_is_missing(method, at_a_time, settings, drawn):
+def test_bits_of_a_task_do_not_depend_on_the_tasks_beside_it(method, at_a_time, settings, drawn):
   """Trained beside the other task of its block, beside a task of another block, or without another task."""
   settings = dataclasses.replace(changed(settings, 'prompt', num_epochs=2), tasks_at_a_time=at_a_time)
   distribution, downstream = drawn
@@ -109,7 +109,7 @@ def test_a_reader_without_a_model_chooses_how_many_tokens_it_reads_on_validation
     assert_accuracies(one, fits[best].is_right, drawn[1])
 
 
-def test_labels_change_where_the_posterior_of_fewer_tokens_gives_another(settings):
+def test_labels_change_if_the_posterior_of_fewer_tokens_gives_another(settings):
   """The share of test labels, by sums of logarithms with rows of ones for what is not kept."""
   distribution, downstream = distribution_and_tasks(settings, Point(4))
   kept = [np.where(np.arange(LENGTH) <= count, downstream.inputs[48:], 10) for count in range(LENGTH)]
@@ -121,7 +121,7 @@ def test_labels_change_where_the_posterior_of_fewer_tokens_gives_another(setting
   assert one.measured['changed_shares'][0] > one.measured['changed_shares'][-1] == 0
 
 
-def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
+def test_records_of_an_attention_head_are_recomputed_from_its_arrays(settings, drawn):
   """Accuracies and the attention profile of each task are recomputed from the arrays that were tuned."""
   distribution, downstream = drawn
   outcome = tune(settings, drawn, 'attention')
@@ -140,7 +140,7 @@ def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
     assert one.measured['attention_by'] == 'read_probability'
 
 
-def test_what_is_tuned_hangs_on_no_test_label(settings, drawn):
+def test_tuned_arrays_do_not_depend_on_test_labels(settings, drawn):
   """With all test labels turned round, the same arrays are wrong where they were right.
 
   So is the majority, which is that of training labels. Scores that differ by less than 1e-6 are no clear ones.
@@ -261,7 +261,7 @@ def test_noise_is_the_error_of_another_input(settings):
   assert along[1e-8] == clean > along[1.0]
 
 
-def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, monkeypatch):
+def test_the_head_of_a_linear_score_is_right_if_the_search_fails(settings, monkeypatch):
   """A cell of two values beside four states are fewer joint states than tokens: what mu asks of the cell is linear."""
   distribution, downstream = distribution_and_tasks(settings, Point(4, 2, 1))
   nothing = best_head.BestHead(np.zeros((10, 2)), 0.9, [], 0.0, None)
@@ -291,8 +291,8 @@ def test_ties_between_starts_go_to_the_lower_loss():
   np.testing.assert_array_equal(tuning.best_starts(accuracies, losses), [2, 1, 0])
 
 
-def test_a_control_reads_a_part_of_what_attention_reads(settings):
-  """Their heads are those of the attention method but for what they read."""
+def test_a_control_reads_a_part_of_the_inputs_of_attention(settings):
+  """Their heads differ from the attention method only in their inputs."""
   whole, blind, constant = (
     tuning.build(settings, POINT, MODEL, name).head for name in ('attention', 'attention_blind', 'attention_constant')
   )

@@ -12,7 +12,7 @@ def _benchmark(**changes):
   return settings_of('smoke', 'benchmark', **changes)
 
 
-def test_what_is_written_says_what_it_is_of(tmp_path):
+def test_records_name_their_schema_and_experiment(tmp_path):
   """Records come back with their schema, experiment, scale and seed, and the settings stand beside them."""
   assert results.config(tmp_path) is None and results.load(tmp_path) == []
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])

@@ -82,7 +82,7 @@ def test_a_stopped_run_starts_no_other_trial(grid, runs, tmp_path, monkeypatch, 
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
 
 
-def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch, capsys):
+def test_the_status_of_every_trial_is_printed(tmp_path, monkeypatch, capsys):
   """Done, running or stale and by whom, failed and why, or missing; no device is looked at, and nothing is written.
 
   The reason is shown as it is, and one that lacks its time or is of other types is unknown.

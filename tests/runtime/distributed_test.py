@@ -126,7 +126,7 @@ def interrupted(tmp_path_factory):
   return directory, ends
 
 
-def test_where_one_is_killed_or_told_to_end_all_end(interrupted):
+def test_all_processes_end_if_one_is_killed_or_signalled(interrupted):
   """After a kill within the bound that the heartbeat sets, and with a failure; after a signal with its status."""
   seconds, killed, left, *told = interrupted[1]
   assert seconds < BOUND and killed == -signal.SIGKILL and left not in (0, None)
@@ -174,7 +174,7 @@ def test_a_cluster_is_joined_as_it_says(monkeypatch, capsys, variables, changes,
   assert ('--config.distributed.mode=off' in capsys.readouterr().err) == bool(joined)
 
 
-def test_what_cannot_be_joined_is_refused():
+def test_processes_that_cannot_be_joined_are_refused():
   with pytest.raises(SettingsError, match="distributed.mode is 'on'"):
     distributed.initialize(_asked(mode='on'))
   with pytest.raises(SettingsError, match='process_id is 3'):

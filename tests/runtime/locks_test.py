@@ -82,7 +82,7 @@ def grid(tmp_path):
   ],
   ids=['done', 'killed', 'failed'],
 )
-def test_what_another_process_works_on_comes_last(grid, monkeypatch, ends, begun, sentences):
+def test_trials_locked_by_another_process_come_last(grid, monkeypatch, ends, begun, sentences):
   """It is waited for, and done here only where the other one neither finished it nor failed in it."""
   seen = []
 

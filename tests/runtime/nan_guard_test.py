@@ -61,7 +61,7 @@ def train(monkeypatch):
     (dict(measured=float('inf')), False, 'after pretraining step 0: kl_at_mask', [], []),
   ],
 )
-def test_a_pretraining_ends_at_what_is_not_finite(train, tmp_path, bad, is_looked_for, sentence, kept, measured):
+def test_a_pretraining_ends_at_a_non_finite_number(train, tmp_path, bad, is_looked_for, sentence, kept, measured):
   """It names the step inside its call, keeps the checkpoint before and no other, and goes on from there."""
   with pytest.raises(nan_guard.Diverged, match=sentence) as raised, jax.debug_nans(is_looked_for):
     train(tmp_path, **bad)

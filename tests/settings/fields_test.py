@@ -38,7 +38,7 @@ GOOD = dict(count=1, size=2, share=0.5, flag=True, name='paper', numbers=(1,), c
     ('repeated', [(2, 2)], [()]),
   ],
 )
-def test_a_field_takes_its_type_and_range_alone(field, taken, refused):
+def test_a_field_takes_only_its_type_and_range(field, taken, refused):
   """Each bound belongs to the range or not, as its name says; the refusal names field, value and what is valid."""
   for value in taken:
     assert getattr(Fields(**{**GOOD, field: value}), field) == value

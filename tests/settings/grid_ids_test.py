@@ -37,7 +37,7 @@ def _same(before, after, point):
   ],
   ids=str,
 )
-def test_ids_are_decided_by_what_decides_bits(what, point, changes):
+def test_settings_that_decide_bits_decide_ids(what, point, changes):
   """Other values make another model or trial beside the first, which stays as it is; the rest finds both again."""
   cells = dict(num_states=(4,), memory__cells=(2,))
   assert _same(settings_of(**cells), settings_of(**{**cells, **changes}), point) == what

@@ -78,6 +78,6 @@ def test_a_run_without_torch_records_all_else(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(('field', 'value'), [('pretrain.optimizer', 'muon'), ('memory.sizes', (2,))])
-def test_what_cannot_be_compared_is_refused(field, value):
+def test_records_that_cannot_be_compared_are_refused(field, value):
   with pytest.raises(SettingsError, match=f'^{field} '):
     _settings(**{field.replace('.', '__'): value})

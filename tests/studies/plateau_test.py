@@ -61,7 +61,7 @@ def test_the_unigram_gap_is_that_of_the_best_constant_prediction():
     ('memory.sizes', dict(memory__sizes=(2,))),
   ],
 )
-def test_what_the_study_cannot_run_is_refused(field, changes):
+def test_settings_that_the_study_cannot_run_are_refused(field, changes):
   """Steps that are out of order, end early or within a call of the program; other models and text."""
   with pytest.raises(SettingsError, match=f'^{field} is'):
     _settings(**changes)

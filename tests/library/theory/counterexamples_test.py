@@ -58,7 +58,7 @@ def label_of(example, text):
 
 @pytest.mark.parametrize('example', [STATES, MEMORY])
 def test_the_floats_are_the_fractions_and_posteriors_are_sums_over_paths(example):
-  """Posteriors of the masked state, on all texts of two words; the first law is stationary, so also the silent state's."""
+  """Posteriors of the masked state, on all texts of two words; the first law is stationary, so H_0 has it too."""
   exact = example.exact_hmm
   for floats, fractions in zip(rationals.exact_hmm(example.hmm.validate()), exact):
     np.testing.assert_allclose(floats.astype(float), fractions.astype(float), rtol=1e-15)

@@ -65,7 +65,7 @@ def test_noise_is_standard_normal_on_log_probabilities():
 
 
 @pytest.mark.parametrize('target', [0.05, 1e-6])
-def test_the_smallest_singular_value_is_what_was_asked_for(target):
+def test_the_smallest_singular_value_is_the_given_one(target):
   """W keeps distributions in its columns, all but state 1 as they were."""
   worse = with_smallest_singular_value(DRAWN, target).emission_matrix
   np.testing.assert_allclose(np.linalg.svd(worse, compute_uv=False)[-1], target, rtol=1e-6)

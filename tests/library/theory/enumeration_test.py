@@ -28,7 +28,7 @@ def test_texts_are_those_with_probability_and_their_fractions():
   assert (np.diff(found.probs) <= 0).all() and found.probs.sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_a_text_without_mass_on_what_mu_weighs_is_of_class_0():
+def test_a_text_without_mass_on_the_support_of_mu_is_of_class_0():
   """0 >= 0 is no near tie: its gap is infinite."""
   hmm = HMM(np.array([0.5, 0.5]), np.array([[1, 0], [0.5, 0.5]]), np.eye(2))
   texts = enumeration.possible_texts(StateProblem(hmm, hmm.initial_probs, np.array([[-1.0, 0], [0, 0]])), 1)

@@ -45,7 +45,7 @@ def predicted(theorem, problem, tokens, padded=PADDED):
 
 
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
-def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
+def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
   """Posterior, G, possibility and the region; and a head reads r_x times the posterior, with r_x as in the proof."""
   seen = 0
   for problem, tokens in itertools.islice(with_region(theorem, family), 2):

@@ -1,4 +1,4 @@
-"""The study of degradation at smoke scale: what is recorded, and what the figure says of records."""
+"""The study of degradation at smoke scale: its records, and its figure of them."""
 
 import jax
 import numpy as np

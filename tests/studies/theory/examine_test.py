@@ -63,7 +63,7 @@ def _loaded(tmp_path, entries):
 
 
 def _report(problem, **changes):
-  """Records by what they speak of: `Assumption 3.1`, `Theorem 3.3 enumerated`, `Theorem 3.3 sampled`."""
+  """Records by statement: `Assumption 3.1`, `Theorem 3.3 enumerated`, `Theorem 3.3 sampled`."""
   return _by_name(json.loads(json.dumps(examine.examined(problem, _settings('', **changes)), allow_nan=False)))
 
 
@@ -123,7 +123,7 @@ def test_a_task_that_is_not_given_is_drawn(tmp_path):
 
 
 @pytest.mark.slow
-def test_where_3_1_holds_both_constructions_are_right(tmp_path):
+def test_both_constructions_are_right_if_3_1_holds(tmp_path):
   """Every assumption has a record and a row, no linear program has, and both theorems are right on every sequence.
 
   A changed file is examined anew.
@@ -148,7 +148,7 @@ def test_where_3_1_holds_both_constructions_are_right(tmp_path):
 
 
 @pytest.mark.slow
-def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
+def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
   """A dependence, the sets of Assumption 3.5, and a proof that every linear head is wrong somewhere."""
   problem = _loaded(tmp_path, IMITATED)
   records = _report(problem)
@@ -168,7 +168,7 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
+def test_a_linear_head_can_be_right_although_3_1_fails(tmp_path):
   """If mu gives states with equal emissions equal weights, the linear program finds a head that is right on all."""
   records = _report(_loaded(tmp_path, {**IMITATED, 'task_weights': [1, -1, 1, -1, 0]}))
   assert not records['Assumption 3.1']['holds'] and records['Linear head']['exists'] is True
@@ -203,7 +203,7 @@ def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
 
 
 @pytest.mark.slow
-def test_too_large_a_vocabulary_is_sampled_alone(tmp_path):
+def test_a_large_vocabulary_is_only_sampled(tmp_path):
   """If even single tokens are too many to enumerate, sampled sequences are still checked."""
   records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2)
   assert 'Theorem 3.3 enumerated' not in records

@@ -94,6 +94,6 @@ def test_a_chain_is_decided_by_its_supports_and_its_columns():
 
 
 @pytest.mark.parametrize(('field', 'value'), [('impossibility.length', 9), ('impossibility.tuning.batch_size', 61)])
-def test_what_is_wrong_is_named(field, value):
+def test_wrong_settings_are_named(field, value):
   with pytest.raises(SettingsError, match=f'^{field} is {value}'):
     _settings(**{field: value})
