@@ -111,7 +111,7 @@ def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
   False
   """
   W = float64(hmm.emission_matrix).T
-  independent, direction, closeness = spectrum(W, thresholds)
+  independent, direction, closeness = _spectrum(W, thresholds)
   smallest = f'independent, smallest singular value {closeness["smallest_singular_value"]:.3g}'
   reason = f'the {W.shape[1]} columns of W in {W.shape[0]} dimensions are {smallest if independent else "dependent"}'
   witness = {} if independent else {'dependence': direction}
@@ -174,7 +174,7 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
   cover, exhaustive = _best_cover(W, supports, frozenset(targets.tolist()), max_nodes)
   states = np.array(sorted(cover))
   starts = np.array([h for h, support in enumerate(supports) if support <= cover])
-  independent, direction, closeness = spectrum(W[:, states], thresholds)
+  independent, direction, closeness = _spectrum(W[:, states], thresholds)
   witness = {'essential_states': states, 'prompt_states': starts, 'exhaustive': exhaustive}
   closeness |= {'smallest_positive_prob': _smallest_positive(thresholds, A[:, starts])}
   adjective = 'independent' if independent else 'dependent'
@@ -259,7 +259,7 @@ def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds
   return Finding('Assumption 4.4 relaxed', not failures, reason, {}, closeness, thresholds)
 
 
-def spectrum(columns: np.ndarray, thresholds: Thresholds) -> tuple[bool, np.ndarray, dict[str, float]]:
+def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> tuple[bool, np.ndarray, dict[str, float]]:
   """Independence of the columns, the direction of their smallest singular value, and their `closeness`."""
   _, values, rows = np.linalg.svd(columns, full_matrices=True)
   smallest = float(values[-1]) if columns.shape[1] <= columns.shape[0] else 0.0
@@ -324,7 +324,7 @@ def _recoverable(
   columns = W[:, memory_values][:, :, states].reshape(W.shape[0], -1)
   closeness = {
     'smallest_singular_value': min(distances[state] for state in states),
-    'condition_number': spectrum(columns, thresholds)[2]['condition_number'],
+    'condition_number': _spectrum(columns, thresholds)[2]['condition_number'],
     'principal_angle': float(min(angles)),
   }
   of_states = f'H* = {_listed(states)}, over memory values {_listed(memory_values)}'

@@ -60,19 +60,18 @@ def inner_prompt(
   True
   """
   seen = masks_as_one_token(hmm, blanks + 2, joint=False)
-  weights = assumptions.contrasts(task_weights)
-  states = np.flatnonzero(weights.any(0))
-  rows = float64(seen.emission_matrix)[states, : hmm.num_tokens]
-  scores = (weights * float64(silent_probs) / float64(seen.initial_probs))[:, states]
+  weights = assumptions.contrasts(task_weights) * float64(silent_probs) / float64(seen.initial_probs)
+  weighed = weights.any(0)
+  rows, scores = float64(seen.emission_matrix)[weighed, : hmm.num_tokens], weights[:, weighed]
   finding = assumptions.non_degeneracy(seen._replace(emission_matrix=rows), thresholds)
-  prompt = np.ones((blanks + 1, hmm.num_states))
-  prompt[-1] = np.isin(np.arange(hmm.num_states), states)
-  head = np.linalg.pinv(rows) @ scores.T
+  head, u = np.linalg.pinv(rows) @ scores.T, np.ones(len(rows))
   if not finding.holds:
     found = linear_separation(rows, np.int32(scores[0] < 0), 2, thresholds.rank)
     if len(weights) > 2 or not found.separable:
       raise AssumptionError(finding)
     head = found.head - found.head[:, 1:]
-    prompt[-1, states] = scores[0] / (rows @ head[:, 0])
-    prompt[-1] /= prompt[-1].max()
-  return {'prompt': prompt, 'head': LinearHead(head, np.zeros(head.shape[1]))}
+    u = scores[0] / (rows @ head[:, 0])
+  prompt = np.ones((blanks + 1, hmm.num_states))
+  prompt[-1] = weighed
+  prompt[-1, weighed] = u / u.max()
+  return {'prompt': prompt, 'head': LinearHead(head, np.zeros(len(weights)))}

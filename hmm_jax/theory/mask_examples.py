@@ -27,7 +27,7 @@ def lumpable_past() -> HMM:
   >>> from hmm_jax.theory.masks import masks_needed
   >>> needed = masks_needed(lumpable_past())
   >>> needed.joint.masks, needed.joint.ranks, needed.future_rank
-  (None, [2, 2], 3)
+  (None, [2, 2, 2], 3)
   """
   return _from_uniform([[1, 3, 6], [6, 4, 0], [3, 3, 4]], [[1, 0], [1, 0], [0, 1]])
 
@@ -58,7 +58,7 @@ def sticky_chain(num_states: int, num_tokens: int) -> HMM:
   >>> from hmm_jax.theory.masks import masks_needed
   >>> needed = masks_needed(sticky_chain(6, 3))
   >>> needed.joint.ranks, needed.marginals.masks, needed.marginals.ranks
-  ([3, 5, 6], None, [3, 3, 3, 3])
+  ([3, 5, 6], None, [3, 3, 3, 3, 3, 3])
   """
   powers = [[pow(state + 1, token, 37) for token in range(num_tokens)] for state in range(num_states)]
   return _from_uniform(1 + 9 * num_states * np.eye(num_states, dtype=int), powers)

@@ -16,7 +16,7 @@ For a stationary nu the span of M_k grows with k until it stops for good: if any
 
 from collections.abc import Callable, Iterator
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from hmm_jax._support.float64 import float64
 from hmm_jax._support.rational.algebra import modular_pivots, PRIME, row_reduced
 from hmm_jax._support.rational.chain import exact_chain
 from hmm_jax.distributions.hmm import HMM
-from hmm_jax.theory.assumptions import spectrum, Thresholds
 from hmm_jax.tuning.reachable import reachable
 
 
@@ -32,8 +31,8 @@ class MaskCount(NamedTuple):
   """Least number of masks for one way of reading them, and what each number tried gives.
 
   Attributes:
-    masks: the least k that is enough, proved in exact arithmetic; None if no k up to |H| - rank W + 1 is, which for a
-      stationary start means that no k is.
+    masks: the least k that is enough, proved in exact arithmetic; None if no k up to |H| is, which for a stationary start
+      means that no k is.
     ranks: rank of M_k for k = 1, 2, ..., exactly.
     singular_value_ratios: of M_k, the smallest over the largest, in float64: what noise in G leaves of the rank.
   """
@@ -75,8 +74,7 @@ def masks_needed(hmm: HMM) -> MasksNeeded:
   (4, [2, 3, 4, 5], 4)
   """
   futures = reachable(hmm, hmm.num_states - 1).basis
-  joint, marginals = (_mask_count(hmm, futures, joint, modulo=True) for joint in (True, False))
-  return MasksNeeded(joint, marginals, len(futures))
+  return MasksNeeded(*(_mask_count(hmm, futures, joint, _modular_basis) for joint in (True, False)), len(futures))
 
 
 def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
@@ -103,51 +101,49 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   """
   if masks < 1:
     raise ValueError(f'masks is {masks}; valid is at least 1')
-  pasts = _pasts(*map(np.asarray, hmm), joint, compressed=np.asarray)
-  law, columns = next(itertools.islice(pasts, masks - 1, None))
+  law, columns = next(itertools.islice(_pasts(hmm, joint, np.asarray), masks - 1, None))
   if not law.all():
     raise ValueError(f'state {np.argmin(law)} cannot be that of mask {masks}; valid is a chain where every state can')
   return hmm._replace(initial_probs=law, emission_matrix=columns / law[:, None])
 
 
-def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, modulo: bool) -> MaskCount:
-  """The least k with rank(S J) = dim S; `modulo` the prime, unless that proves too little.
+def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.ndarray], np.ndarray]) -> MaskCount:
+  """The least k with rank(S J) = dim S, by `_modular_basis` unless that proves too little.
 
   Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most rank W; to the marginals it
   adds at most rank W - 1, as their columns have the sum pi. A rank that attains its bound is exact.
   """
   chain = exact_chain(hmm)
-  integers = chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T
-  emission_rank = len(_pivots(integers[-1]))
-  reduced, pivots = (_modulo_prime, modular_pivots) if modulo else (np.asarray, _pivots)
-  pasts = _pasts(*map(reduced, integers), joint, lambda columns: reduced(columns)[:, pivots(columns)])
-  in_floats = _pasts(*map(float64, hmm), joint, _factor)
+  in_integers = HMM(chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T)
+  in_floats = HMM(*map(float64, hmm))
+  emission_rank = _exact_basis(in_integers.emission_matrix).shape[1]
   ranks, ratios = [1], list[float]()
-  for (_, columns), (law, factor), _ in zip(pasts, in_floats, range(hmm.num_states - emission_rank + 1)):
-    largest = min(hmm.num_states, ranks[-1] * emission_rank if joint else ranks[-1] + emission_rank - 1)
+  pasts = zip(_pasts(in_integers, joint, basis), _pasts(in_floats, joint, _factor))
+  for (_, columns), (law, factor) in itertools.islice(pasts, hmm.num_states):
+    most = min(hmm.num_states, ranks[-1] * emission_rank if joint else ranks[-1] + emission_rank - 1)
     ranks.append(columns.shape[1])
-    given_state = factor / np.where(law > 0, law, 1)[:, None]
-    ratios.append(1 / spectrum(given_state.T, Thresholds(0, 0))[2]['condition_number'])
-    reached = len(pivots(reduced(futures) @ columns))
-    if modulo and (ranks[-1] < largest or reached < min(len(futures), largest)):
-      return _mask_count(hmm, futures, joint, modulo=False)
+    values = np.linalg.svd(factor / np.where(law > 0, law, 1)[:, None], compute_uv=False)
+    ratios.append(float(values[hmm.num_states - 1 :].sum() / values[0]))
+    reached = basis(futures @ columns).shape[1]
+    if basis is _modular_basis and (ranks[-1] < most or reached < min(len(futures), most)):
+      return _mask_count(hmm, futures, joint, _exact_basis)
     if reached == len(futures):
       return MaskCount(len(ratios), ranks[1:], ratios)
   return MaskCount(None, ranks[1:], ratios)
 
 
 def _pasts(
-  start: Any, transition_matrix: Any, emission_matrix: Any, joint: bool, compressed: Callable[[np.ndarray], np.ndarray]
+  hmm: HMM, joint: bool, compressed: Callable[[np.ndarray], np.ndarray]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
   """Yield pi [H] and J [H, n] for k = 1, 2, ..., in numbers of any kind; J is `compressed` to columns of the same span.
 
   J of k + 1 masks is A^T J, times the columns of W entry by entry. Marginals are A^T J and those of the last mask.
   """
-  law, past = start, start[:, None]
-  columns = compressed(past * emission_matrix)
+  law, moves, emission_matrix = map(np.asarray, hmm)
+  columns = compressed(law[:, None] * emission_matrix)
   while True:
     yield law, columns
-    law, past = transition_matrix.T @ law, transition_matrix.T @ columns
+    law, past = law @ moves, moves.T @ columns
     if joint:
       columns = compressed((past[:, :, None] * emission_matrix[:, None]).reshape(len(law), -1))
     else:
@@ -159,11 +155,13 @@ def _factor(columns: np.ndarray) -> np.ndarray:
   return np.linalg.qr(columns.T)[1].T
 
 
-def _modulo_prime(integers: np.ndarray) -> np.ndarray:
-  return integers % PRIME
+def _modular_basis(columns: np.ndarray) -> np.ndarray:
+  """Columns that are independent modulo the prime, reduced."""
+  columns = columns % PRIME
+  return columns[:, modular_pivots(columns)]
 
 
-def _pivots(columns: np.ndarray) -> list[int]:
-  """Columns [H, n] that are independent of those before them; modulo a prime if as many are as can be."""
+def _exact_basis(columns: np.ndarray) -> np.ndarray:
+  """Columns with the span of all [H, n]; chosen modulo the prime if as many as can be are independent."""
   pivots = modular_pivots(columns)
-  return pivots if len(pivots) == min(columns.shape) else row_reduced(columns)[1]
+  return columns[:, pivots if len(pivots) == min(columns.shape) else row_reduced(columns)[1]]
