@@ -47,7 +47,7 @@ def inner_prompt(
 
   Raises:
     AssumptionError: the rows M[S] are dependent, and there are more than two classes or the hulls meet.
-    ValueError: a state cannot be that of the row u.
+    ValueError: `blanks` is below -1.
 
   Source: the theorem of the inner prompt in docs/findings/theory.md.
 
@@ -60,9 +60,10 @@ def inner_prompt(
   True
   """
   seen = masks_as_one_token(hmm, blanks + 2, joint=False)
-  weights = assumptions.contrasts(task_weights) * float64(silent_probs) / float64(seen.initial_probs)
+  weights = assumptions.contrasts(task_weights)
   weighed = weights.any(0)
-  rows, scores = float64(seen.emission_matrix)[weighed, : hmm.num_tokens], weights[:, weighed]
+  rows = float64(seen.emission_matrix)[weighed, : hmm.num_tokens]
+  scores = (weights * float64(silent_probs))[:, weighed] / float64(seen.initial_probs)[weighed]
   finding = assumptions.non_degeneracy(seen._replace(emission_matrix=rows), thresholds)
   head, u = np.linalg.pinv(rows) @ scores.T, np.ones(len(rows))
   if not finding.holds:

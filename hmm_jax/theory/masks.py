@@ -31,8 +31,8 @@ class MaskCount(NamedTuple):
   """Least number of masks for one way of reading them, and what each number tried gives.
 
   Attributes:
-    masks: the least k that is enough, proved in exact arithmetic; None if no k up to |H| is, which for a stationary start
-      means that no k is.
+    masks: the least k that is enough, proved in exact arithmetic; None if no k up to |H| is, which means that no k is
+      where the start is stationary.
     ranks: rank of M_k for k = 1, 2, ..., exactly.
     singular_value_ratios: of M_k, the smallest over the largest, in float64: what noise in G leaves of the rank.
   """
@@ -74,7 +74,8 @@ def masks_needed(hmm: HMM) -> MasksNeeded:
   (4, [2, 3, 4, 5], 4)
   """
   futures = reachable(hmm, hmm.num_states - 1).basis
-  return MasksNeeded(*(_mask_count(hmm, futures, joint, _modular_basis) for joint in (True, False)), len(futures))
+  joint, marginals = (_mask_count(hmm, futures, joint, _modular_basis) for joint in (True, False))
+  return MasksNeeded(joint, marginals, len(futures))
 
 
 def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
@@ -88,9 +89,10 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
     masks: k, at least 1.
     joint: True for the joint law, [H, V^k], columns are words in the order of their digits, the first mask first.
       False for the marginals, [H, k V], the first mask first; rows sum to k.
+      The row of a state that cannot be the last mask's is 0.
 
   Raises:
-    ValueError: `masks` is below 1, or a state cannot be that of the last mask.
+    ValueError: `masks` is below 1.
 
   Source: the theorem of k masks in docs/findings/theory.md.
 
@@ -102,25 +104,24 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   if masks < 1:
     raise ValueError(f'masks is {masks}; valid is at least 1')
   law, columns = next(itertools.islice(_pasts(hmm, joint, np.asarray), masks - 1, None))
-  if not law.all():
-    raise ValueError(f'state {np.argmin(law)} cannot be that of mask {masks}; valid is a chain where every state can')
-  return hmm._replace(initial_probs=law, emission_matrix=columns / law[:, None])
+  return hmm._replace(initial_probs=law, emission_matrix=columns / np.where(law > 0, law, 1)[:, None])
 
 
 def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.ndarray], np.ndarray]) -> MaskCount:
   """The least k with rank(S J) = dim S, by `_modular_basis` unless that proves too little.
 
-  Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most rank W; to the marginals it
-  adds at most rank W - 1, as their columns have the sum pi. A rank that attains its bound is exact.
+  Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most the number of tokens in use;
+  to the marginals it adds one less, as their columns have the sum pi. A rank that attains its bound is exact.
   """
   chain = exact_chain(hmm)
-  in_integers = HMM(chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T)
-  in_floats = HMM(*map(float64, hmm))
-  emission_rank = _exact_basis(in_integers.emission_matrix).shape[1]
+  integers = [chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T]
+  num_used = np.count_nonzero(integers[-1].any(0))
+  if basis is _modular_basis:
+    integers = [array % PRIME for array in integers]
   ranks, ratios = [1], list[float]()
-  pasts = zip(_pasts(in_integers, joint, basis), _pasts(in_floats, joint, _factor))
+  pasts = zip(_pasts(HMM(*integers), joint, basis), _pasts(HMM(*map(float64, hmm)), joint, _factor))
   for (_, columns), (law, factor) in itertools.islice(pasts, hmm.num_states):
-    most = min(hmm.num_states, ranks[-1] * emission_rank if joint else ranks[-1] + emission_rank - 1)
+    most = min(hmm.num_states, ranks[-1] * num_used if joint else ranks[-1] + num_used - 1)
     ranks.append(columns.shape[1])
     values = np.linalg.svd(factor / np.where(law > 0, law, 1)[:, None], compute_uv=False)
     ratios.append(float(values[hmm.num_states - 1 :].sum() / values[0]))
@@ -140,14 +141,15 @@ def _pasts(
   J of k + 1 masks is A^T J, times the columns of W entry by entry. Marginals are A^T J and those of the last mask.
   """
   law, moves, emission_matrix = map(np.asarray, hmm)
-  columns = compressed(law[:, None] * emission_matrix)
+  columns = law[:, None] * emission_matrix
   while True:
+    columns = compressed(columns)
     yield law, columns
     law, past = law @ moves, moves.T @ columns
     if joint:
-      columns = compressed((past[:, :, None] * emission_matrix[:, None]).reshape(len(law), -1))
+      columns = (past[:, :, None] * emission_matrix[:, None]).reshape(len(law), -1)
     else:
-      columns = compressed(np.hstack([past, law[:, None] * emission_matrix]))
+      columns = np.hstack([past, law[:, None] * emission_matrix])
 
 
 def _factor(columns: np.ndarray) -> np.ndarray:
@@ -162,6 +164,5 @@ def _modular_basis(columns: np.ndarray) -> np.ndarray:
 
 
 def _exact_basis(columns: np.ndarray) -> np.ndarray:
-  """Columns with the span of all [H, n]; chosen modulo the prime if as many as can be are independent."""
-  pivots = modular_pivots(columns)
-  return columns[:, pivots if len(pivots) == min(columns.shape) else row_reduced(columns)[1]]
+  """Columns that are independent of those before them."""
+  return columns[:, row_reduced(columns)[1]]
