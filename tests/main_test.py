@@ -22,10 +22,11 @@ from settings_cases import settings_of
 from experiments import main as main_lib
 from experiments.pipeline import pretraining, trial
 from experiments.records import environment
-from experiments.records.trial_records import Trial
-from experiments.settings import config as config_lib, help_text, own_code
+from experiments.runtime import jax_options
+from experiments.settings import config as config_lib, help_text
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 from hmm_jax.distributions.files import save_distribution
@@ -213,7 +214,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch
 def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
   """But for ids and names, and likewise of its corpus."""
   settings = settings_of('smoke', num_states=(6,))
-  keys = Trial(settings, Point(6), 0, tmp_path).keys()
+  keys = Trial(settings, Point(6), 0).keys()
   hmm = trial.draw_distribution(settings, Point(6), keys.distribution)
   save_distribution(tmp_path / 'drawn.json', hmm)
   np.save(tmp_path / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
@@ -259,8 +260,8 @@ def test_help_names_every_field():
 def test_own_functions_are_imported_once_jax_is_configured(monkeypatch):
   """Else a module that computes where it is imported decides XLA's flags."""
   done = []
-  monkeypatch.setattr(main_lib, 'set_up', lambda _: done.append('set up'))
-  monkeypatch.setattr(own_code, 'import_named', lambda *_: done.append('import') or sys.exit())
+  monkeypatch.setattr(jax_options, 'set_up', lambda _: done.append('set up'))
+  monkeypatch.setattr(main_lib.code, 'import_named', lambda *_: done.append('import') or sys.exit())
   with pytest.raises(SystemExit):
     main_lib.main(['', SMOKE])
   assert done == ['set up', 'import']
@@ -276,7 +277,7 @@ def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch, setti
   monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
     for _ in range(2):
-      main_lib.set_up(settings)
+      jax_options.set_up(settings)
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
   assert os.environ['XLA_FLAGS'] == '--xla_cpu_enable_fast_math=false --xla_gpu_exclude_nondeterministic_ops=true'
 
@@ -284,9 +285,9 @@ def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch, setti
 def test_xla_has_no_flag_that_it_may_not_know(monkeypatch, settings):
   """It ends a process that names an unknown one: none is set unasked, nor one that this version does not take."""
   monkeypatch.delenv('XLA_FLAGS', raising=False)
-  monkeypatch.setattr(main_lib, '_DETERMINISTIC', '--xla_of_another_version=true')
+  monkeypatch.setattr(jax_options, '_DETERMINISTIC', '--xla_of_another_version=true')
   with pytest.raises(SettingsError, match='deterministic is True.*xla_of_another_version'):
-    main_lib.set_up(settings)
+    jax_options.set_up(settings)
   settings.deterministic = False
-  main_lib.set_up(settings)
+  jax_options.set_up(settings)
   assert 'XLA_FLAGS' not in os.environ

@@ -10,14 +10,14 @@ import itertools
 
 import numpy as np
 
-from hmm_jax._support.rational.algebra import exact
+from hmm_jax._support.rational.algebra import as_fractions
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 
 def exact_hmm(distribution: HMM | MemoryHMM) -> HMM:
   """An `HMM` of `Fraction`s over joint states (memory, state), each row divided by its exact sum."""
-  moves, num_configurations = exact(distribution.transition_matrix), 1
+  moves, num_configurations = as_fractions(distribution.transition_matrix), 1
   emission_matrix = np.asarray(distribution.emission_matrix)
   if isinstance(distribution, MemoryHMM):
     values_NxC = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
@@ -26,7 +26,7 @@ def exact_hmm(distribution: HMM | MemoryHMM) -> HMM:
     emission_matrix = emission_matrix[read_CxH, np.arange(len(moves))].reshape(-1, distribution.num_tokens)
   # The memory stays as it is and the state moves.
   transition_matrix = np.kron(np.diag(np.full(num_configurations, Fraction(1))), moves)
-  rows = exact(distribution.joint_initial_probs), transition_matrix, exact(emission_matrix)
+  rows = as_fractions(distribution.joint_initial_probs), transition_matrix, as_fractions(emission_matrix)
   return HMM(*(row / row.sum(-1, keepdims=True) for row in rows))
 
 

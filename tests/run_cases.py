@@ -7,7 +7,7 @@ import numpy as np
 import rich.console
 from settings_cases import settings_of
 
-from experiments.records import trial_records
+from experiments.records import trials
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 
@@ -43,10 +43,10 @@ def finished_study(study, settings, workdir):
   return reporter.console.file.getvalue()
 
 
-def add_record(trial, model='exact', method='head', tasks=(0,), accuracy=0.5):
+def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
-  outcome = [trial_records.Tuned(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
-  trial_records.add(trial, model, method, outcome, {'kl_at_mask': 0.0})
+  outcome = [trials.Tuned(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
+  trials.add(folder, model, method, outcome, {'kl_at_mask': 0.0})
 
 
 def lock_elsewhere(directory):

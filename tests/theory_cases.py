@@ -11,10 +11,10 @@ from hmm_jax.theory import families
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import StateProblem
-from hmm_jax.theory.theorems import Limits
+from hmm_jax.theory.theorems import Criteria
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
-LIMITS = Limits(EXACT, tolerance=1e-9, max_nodes=10_000)
+CRITERIA = Criteria(EXACT, tolerance=1e-9, max_nodes=10_000)
 CONDITIONING = 0.05
 FAMILIES = [(theorem.name, family) for theorem in THEOREMS for family in theorem.families]
 SIZES = {
@@ -29,19 +29,19 @@ SIZES = {
 @functools.cache
 def drawn(theorem, family='planted', seed=0, sizes=None):
   """A problem of a family, which must not be changed in place."""
-  return families.draw(theorem, family, jax.random.key(seed), sizes or SIZES[theorem], LIMITS, CONDITIONING)
+  return families.draw(theorem, family, jax.random.key(seed), sizes or SIZES[theorem], CRITERIA, CONDITIONING)
 
 
 def exactly(problem):
   """The problem in `Fraction`s: as it was drawn, or as its floats are."""
-  return problem.exact or problem
+  return problem.fractions or problem
 
 
 def exact_hmm(problem):
   """The `HMM` over joint states in `Fraction`s, from P[H_0] where the task is on states."""
   hmm = rationals.exact_hmm(exactly(problem).hmm)
   if isinstance(problem, StateProblem):
-    hmm = hmm._replace(initial_probs=rationals.exact(exactly(problem).silent_probs))
+    hmm = hmm._replace(initial_probs=rationals.as_fractions(exactly(problem).silent_probs))
   return hmm
 
 

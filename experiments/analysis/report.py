@@ -62,6 +62,33 @@ PAPER = {
 # Level of a test, before correction.
 LEVEL = 0.05
 
+_TITLES = {
+  'accuracy': 'Test accuracy in percent, mean [95% interval]',
+  'differences': (
+    'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over sizes. Detectable: minimum '
+    f'effect with 80% power at level {LEVEL} / number of sizes'
+  ),
+  'contrasts': (
+    'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above'
+  ),
+  'trends': (
+    'Differences in points over all HMMs, intervals and p stratified by |H|, and their trend with |H|: Spearman over '
+    'HMMs, p of a permutation test; Holm correction over contrasts. Detectable: minimum effect with 80% power at '
+    f'level {LEVEL} / number of contrasts'
+  ),
+  'beside_paper': (
+    'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
+    'squared half-widths, without correction for multiple tests'
+  ),
+  'controls': (
+    'Controls, test accuracy in percent, mean [95% interval]: BERT before pretraining, BERT of another HMM, and a '
+    'converged head behind a prompt that was trained for another task'
+  ),
+  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
+  'nearest_tokens': 'Test labels in percent that change if only the k tokens nearest the [MASK] are kept',
+  'diagnostics': "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
+}
+
 # The cells of a row by the headings of their columns.
 Row = dict[str, str]
 # The records of each distribution, each with its unit.
@@ -94,55 +121,24 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
   run, found, further = set(records['method']), contrasts(records), further_contrasts(records)
   main, beyond = run.intersection(MAIN), run.difference(MAIN)
-  rows: dict[str, tuple[str, list[Row]]] = {
-    'accuracy': (
-      'Test accuracy in percent, mean [95% interval]',
-      [_accuracy_row(point, points, main) for point in points],
-    ),
-    'differences': (
-      f'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over sizes. Detectable: minimum '
-      f'effect with 80% power at level {LEVEL} / number of sizes',
-      list(_difference_rows(points, found, heading)),
-    ),
-    'contrasts': (
-      f'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above',
-      list(_difference_rows(points, further, heading)),
-    ),
-    'trends': (
-      'Differences in points over all HMMs, intervals and p stratified by |H|, and their trend with |H|: Spearman over '
-      'HMMs, p of a permutation test; Holm correction over contrasts. Detectable: minimum effect with 80% power at '
-      f'level {LEVEL} / number of contrasts',
-      list(_trend_rows(found | further, heading))
-      if unit == 'HMM' and not any(point.memory_size for point in points)
-      else [],
-    ),
-    'beside_paper': (
-      'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
-      'squared half-widths, without correction for multiple tests',
-      [row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']],
-    ),
-    'controls': (
-      'Controls, test accuracy in percent, mean [95% interval]: BERT before pretraining, BERT of another HMM, and a '
-      'converged head behind a prompt that was trained for another task',
-      [_control_row(point, points, main) for point in points if records['model'].isin(_CONTROLS).any()],
-    ),
-    'head_sizes': (
-      'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
-      [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
-    ),
-    'nearest_tokens': (
-      'Test labels in percent that change if only the k tokens nearest the [MASK] are kept',
-      [
-        _name_of(Point(*point), points) | {f'k = {count}': number(share, '.1f') for count, share in shares.items()}
-        for point, shares in changed_shares(records).iterrows()
-      ],
-    ),
-    'diagnostics': (
-      "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
-      [_name_of(point, points) | _method_cells(rows, beyond) for point, rows in points.items() if beyond],
-    ),
+  has_trends = unit == 'HMM' and not any(point.memory_size for point in points)
+  rows: dict[str, list[Row]] = {
+    'accuracy': [_accuracy_row(point, points, main) for point in points],
+    'differences': list(_difference_rows(points, found, heading)),
+    'contrasts': list(_difference_rows(points, further, heading)),
+    'trends': list(_trend_rows(found | further, heading)) if has_trends else [],
+    'beside_paper': [
+      row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']
+    ],
+    'controls': [_control_row(point, points, main) for point in points if records['model'].isin(_CONTROLS).any()],
+    'head_sizes': [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
+    'nearest_tokens': [
+      _name_of(Point(*point), points) | {f'k = {count}': number(share, '.1f') for count, share in shares.items()}
+      for point, shares in changed_shares(records).iterrows()
+    ],
+    'diagnostics': [_name_of(point, points) | _method_cells(rows, beyond) for point, rows in points.items() if beyond],
   }
-  return {name: table(title, of_table) for name, (title, of_table) in rows.items() if of_table}
+  return {name: table(_TITLES[name].format(unit=unit), of_table) for name, of_table in rows.items() if of_table}
 
 
 def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:

@@ -14,6 +14,7 @@ import scipy.special
 from experiments.settings.grid import Point, Settings
 import hmm_jax
 from hmm_jax._support.blocks import in_blocks
+from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import ExactModel, representation
 from hmm_jax.tuning import tasks as tasks_lib
 
@@ -52,7 +53,7 @@ def draw(
   settings: Settings,
   point: Point,
   methods: tuple[str, ...],
-  distribution: hmm_jax.HMM | hmm_jax.MemoryHMM,
+  distribution: Distribution,
   key: Array,
   key_tasks: Array,
 ) -> Downstream:
@@ -60,7 +61,7 @@ def draw(
 
   A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`.
   """
-  d, read = settings.downstream, point.num_cells > 1
+  d, reads_cells = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
   inputs, documents = jax.device_get(tasks_lib.draw_texts(key, distribution, **sizes))
@@ -79,22 +80,25 @@ def draw(
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None
   if 'attention' in methods:
-    # P[H_i | X_{-i}], [n, T, H], summed over memory configurations.
-    represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
-    joint = in_blocks(represent, inputs[splits['test']], settings.measure.batch_size)
-    state_probs_at = joint.reshape(*joint.shape[:2], -1, point.num_states).sum(-2)
-    if isinstance(distribution, hmm_jax.MemoryHMM) and read:
-      reads = np.asarray(distribution.cell_index) == settings.memory.label_cell
-      concentration = state_probs_at[..., reads].sum(-1)
-    else:
-      concentration = scipy.special.entr(np.float64(state_probs_at)).sum(-1)
+    concentration = _concentration(settings, point, distribution, inputs[splits['test']])
   return Downstream(
     inputs=inputs,
     tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **how) for key in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,
-    concentration_name='read_probability' if read else 'entropy',
-    most_concentration=1.0 if read else math.log(max(point.num_states, 2)),
+    concentration_name='read_probability' if reads_cells else 'entropy',
+    most_concentration=1.0 if reads_cells else math.log(max(point.num_states, 2)),
     label_probs=label_probs,
   )
+
+
+def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
+  """How far P[H_i | X_{-i}] concentrates at each position of inputs [n, T], as `Downstream.concentration` has it."""
+  represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
+  joint = in_blocks(represent, inputs, settings.measure.batch_size)
+  # P[H_i | X_{-i}], [n, T, H], summed over memory configurations.
+  state_probs = joint.reshape(*joint.shape[:2], -1, point.num_states).sum(-2)
+  if isinstance(distribution, hmm_jax.MemoryHMM) and point.num_cells > 1:
+    return state_probs[..., np.asarray(distribution.cell_index) == settings.memory.label_cell].sum(-1)
+  return scipy.special.entr(np.float64(state_probs)).sum(-1)

@@ -12,9 +12,10 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files
-from experiments.records.trial_records import Trial
-from experiments.runtime import distributed, locks, signals, storage
+from experiments.records.trials import TrialFolder
+from experiments.runtime import locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
@@ -22,25 +23,10 @@ from experiments.settings.groups import BertSettings, CorpusSettings, MlmSetting
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
-from hmm_jax.models import bayes_gap, bert as bert_lib, pretraining as pretraining_lib, sharding
+from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.models.pretraining import params_here, training_calls
 
-# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
-# on documents with one at each position in turn.
-Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
-# Fields of records that `measure` fills: the number of the ideal and the field of its `Gap`.
-_MEASURES = {
-  'mlm_loss': (0, 'loss'),
-  'bayes_floor': (0, 'floor'),
-  'excess_mlm_loss': (0, 'kl'),
-  'kl_at_mask': (1, 'kl'),
-  'tv_at_mask': (1, 'total_variation'),
-  'kl_over_positions': (2, 'kl'),
-  'tv_over_positions': (2, 'total_variation'),
-}
-# The same fields without a model.
-UNMEASURED = dict.fromkeys(_MEASURES)
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
 
@@ -54,12 +40,6 @@ class OutOfTime(Exception):
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
-def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
-  """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
-  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
-  return {name: getattr(gaps[which], what) for name, (which, what) in _MEASURES.items()}
-
-
 def check(bert: BertSettings, field: str) -> None:
   """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
@@ -67,9 +47,15 @@ def check(bert: BertSettings, field: str) -> None:
 
 
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError where this machine lacks what a pretraining asks for."""
-  check_mesh(settings)
-  check(settings.bert, 'bert')
+  """Raise SettingsError if this machine lacks what the pretraining of the settings, if they have any, asks for."""
+  if settings.has_bert:
+    check_mesh(settings)
+    check(settings.bert, 'bert')
+  try:
+    if settings.pretrained:
+      storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
+  except OSError as error:
+    require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
 
 
 def check_mesh(s: Settings) -> None:
@@ -91,20 +77,20 @@ def check_mesh(s: Settings) -> None:
     require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
 
 
-def check_disk(trials: Sequence[Trial]) -> None:
+def check_disk(folders: Sequence[TrialFolder]) -> None:
   """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written.
 
   An object store does not report its free space, so it is not checked.
   """
-  to_run = [trial for trial in trials if trial.absent() and trial.settings.has_bert]
+  to_run = [folder for folder in folders if folder.absent() and folder.trial.settings.has_bert]
   # A megabyte for all that is small.
   total = 2**20
-  for directory, settings in {trial.pretrained_directory: trial.settings for trial in to_run}.items():
+  for directory, settings in {folder.pretrained_directory: folder.trial.settings for folder in to_run}.items():
     there = checkpoints.steps(directory / checkpoints.NAME)
     if settings.pretrain.num_steps not in there:
       # The next one is written before one is removed, and several runs may do so at once.
       total += (checkpoints.KEPT + 1 - len(there)) * state_bytes(settings)
-  path = (to_run or trials)[0].pretrained_directory.parent
+  path = (to_run or folders)[0].pretrained_directory.parent
   free = storage.free_bytes(path)
   valid = f'at least {total:,} for the checkpoints'
   require(free is None or free >= total, f'the number of free bytes in {path}', free, valid)
@@ -174,7 +160,7 @@ def program(
 
 
 def pretrained_params(
-  settings: Settings, text: Text, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+  settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
   """The pretrained parameters of `directory`, trained on from its newest checkpoint where they are not finished.
 
@@ -257,7 +243,7 @@ def train(
   state: State,
   metrics: list[dict[str, float]],
   call: Callable[[State], tuple[State, Array]],
-  ideals: Ideals,
+  ideals: distance.Ideals,
   saved: checkpoints.Checkpoints,
   directory: pathlib.Path,
   reporter: Reporter,
@@ -267,13 +253,10 @@ def train(
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
   """
   p, clock, start = settings.pretrain, reporter.clock, int(state.step)
-  model = tuned_model(settings.bert_module())
 
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
-      measured = measure(settings, model, params_here(state), ideals)
-    nan_guard.check_values(f'after pretraining step {int(state.step)}:', measured)
-    metrics.append({'step': int(state.step), **loss, **measured})
+      metrics.append(metrics_at(settings, state, ideals, **loss))
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
   if not metrics:
@@ -296,23 +279,29 @@ def train(
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
       advance(step, note)
-      if is_stopping or (is_kept and distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))):
+      if is_stopping or (is_kept and clock.is_past(settings.time_budget)):
         break
   return state
+
+
+def metrics_at(settings: Settings, state: State, ideals: distance.Ideals, **loss: float) -> dict[str, float]:
+  """The row of metrics of a state; raises Diverged if one is not finite."""
+  model, step = tuned_model(settings.bert_module()), int(state.step)
+  measured = distance.measure(settings, model, params_here(state), ideals)
+  nan_guard.check_values(f'after pretraining step {step}:', measured)
+  return {'step': step, **loss, **measured}
 
 
 def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on; report its differences from those before."""
   mesh, path = _mesh(settings), directory / 'environment.jsonl'
   here = environment.environment(mesh.devices.flat)
-
-  def look() -> list[str]:
-    before = files.intact_json_lines(path)
-    if done < settings.pretrain.num_steps:
-      files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
-    return environment.differing(before, here)
-
-  for difference in distributed.broadcast_from_process_0(look):
+  if not locks.may_write(path):
+    return
+  before = files.intact_json_lines(path)
+  if done < settings.pretrain.num_steps:
+    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
+  for difference in environment.differing(before, here):
     reporter.say(f'{directory.name} was pretrained in another environment: {difference}')
 
 

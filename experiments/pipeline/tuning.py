@@ -10,14 +10,16 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
+from experiments.own import code
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
-from experiments.records.trial_records import by_name, Trial, Tuned
+from experiments.records.files import by_name
+from experiments.records.trials import Tuned
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
-from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
+from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import heads, tasks as tasks_lib, tuner as tuner_lib
@@ -64,7 +66,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
   if method == 'own_head':
-    head = own_code.imported('own_head', settings.own_head).call(num_classes)
+    head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
     a = settings.attention
     # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.
@@ -82,8 +84,9 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   """Tune a method for all tasks of a problem, on the device that holds the model.
 
-  Raises Diverged where a loss or a tuned number is not finite.
+  Raises Diverged where a loss or a tuned number is not finite, and Stopped if the run has received a signal before.
   """
+  signals.check()
   trial, frozen, method, tasks, downstream = problem
   settings, chosen, splits = trial.settings, METHODS[method], downstream.splits
   fit, is_exact = chosen.fit, frozen.name == 'exact'

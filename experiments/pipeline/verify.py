@@ -1,7 +1,6 @@
 """Verification of a folder of records: rerun trials of its settings elsewhere and compare every field, bit by bit."""
 
 from collections import Counter
-from collections.abc import Callable
 import dataclasses
 import json
 import math
@@ -12,14 +11,16 @@ import jax
 import pandas as pd
 
 from experiments.analysis.tables import as_text, number as format_number, Table
-from experiments.pipeline import sweep
-from experiments.records import environment, results, user_data
+from experiments.own import data
+from experiments.pipeline import pretraining, sweep
+from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
+from experiments.settings.trial import chosen, trials
 
 _ABSENT = 'no such field'
 
@@ -28,36 +29,23 @@ class Differs(exit_status.RunError):
   """A trial that was run again differs from its records, as the text says."""
 
 
-def run(
-  workdir: pathlib.Path,
-  text: str,
-  pretrained: str,
-  classes: config_lib.Classes,
-  set_up: Callable[[Settings], None],
-  reporter: Reporter,
-) -> None:
-  """Rerun trials of a folder, show the comparison of each field, and raise Differs where one does not match.
+def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter) -> None:
+  """Rerun trials of a folder, show the comparison of each field, and raise Differs if one does not match.
 
   Args:
+    settings: `recorded_settings`, for which JAX is configured.
     workdir: with the files that `results.write` leaves; it is only read.
-    text: numbers of the trials, as `sweep.chosen` reads them; '' for all on record.
-    pretrained: directory of pretrained models that are used where they are found; '' to pretrain again.
-    classes: the class of settings of each grid of trials, by its name.
-    set_up: configures JAX for these settings.
+    text: numbers of the trials, as `chosen` reads them; '' for all on record.
     reporter: of progress and of the table.
   """
-  config, recorded = (results.config(workdir), results.load(workdir)) if workdir.is_dir() else (None, [])
-  if config is None or not recorded:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder of records')
-  settings = recorded_settings(config, pretrained, classes)
-  set_up(settings)
-  sweep.check(settings)
+  pretraining.check_machine(settings)
+  recorded = results.load(workdir)
   trial_id = lambda record: str(record.get('trial_id'))
-  ids, on_record = [trial.id for trial in sweep.trials(settings, workdir).values()], set(map(trial_id, recorded))
-  numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
+  ids, on_record = [trial.id for trial in trials(settings)], set(map(trial_id, recorded))
+  numbers = [number for number in chosen(text, len(ids)) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    user_data.keep(pathlib.Path(scratch), {name: user_data.load(workdir, name) for name in settings.given.values()})
+    data.copy(settings, workdir, pathlib.Path(scratch))
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
@@ -75,8 +63,22 @@ def run(
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 
 
+def config_of(workdir: pathlib.Path) -> Record:
+  """The settings on record in a folder; raises SettingsError if it has none, or no records."""
+  config = results.config(workdir) if workdir.is_dir() and results.load(workdir) else None
+  if config is None:
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder of records')
+  return config
+
+
 def recorded_settings(config: Record, pretrained: str, classes: config_lib.Classes) -> Settings:
-  """The settings on record without their paths: no record decides where programs or models are. No time limit."""
+  """The settings on record without their paths: no record decides where programs or models are. No time limit.
+
+  Args:
+    config: of a folder of records.
+    pretrained: directory of pretrained models to reuse; '' to pretrain again.
+    classes: the class of settings of each grid of trials, by its name.
+  """
   settings = config_lib.from_record(config, classes)
   here = {'compilation_cache': settings.compilation_cache and 'auto', 'pretrained': pretrained}
   return dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False)

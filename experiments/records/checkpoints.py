@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 import contextlib
-import functools
 import logging
 import os
 import pathlib
@@ -15,7 +14,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from experiments.records import files
-from experiments.runtime import distributed, storage
+from experiments.runtime import distributed, locks, storage
 from experiments.settings.fields import require, SettingsError
 
 # Steps that stay on disk: the newest, and the one to fall back to.
@@ -52,7 +51,7 @@ class Checkpoints:
       self.manager.save(step, args=args)
     except Exception as error:
       raise storage.StorageError(storage.not_written(directory, OSError(_reason(error)))) from error
-    if distributed.is_writer():
+    if locks.may_write(directory):
       files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': _digests(directory)})
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
@@ -62,28 +61,44 @@ class Checkpoints:
     between the save and the checksums. `found` names such steps and the one used instead. Raises SettingsError, in all
     processes, where one of them cannot restore an intact step.
     """
-    for step in distributed.broadcast_from_process_0(lambda: steps(self.directory)):
-      directory = self.directory / str(step)
-      wrong = distributed.broadcast_from_process_0(functools.partial(_fault, directory))
-      if wrong is None:
-        try:
-          state, metrics = self._restored(step, like)
-          if self.found:
-            self.found.append(f'restored step {step}')
-          return state, metrics
-        except SettingsError as error:
-          # The step is intact, so the settings or libraries have changed.
-          if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
-            raise
-          wrong = str(error)
-      renamed = distributed.broadcast_from_process_0(functools.partial(files.rename_corrupt, directory))
-      self.found.append(f'checkpoint {directory}: {wrong}; renamed to {renamed}')
-      # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
-      self.manager.close()
-      self.manager = _manager(self.directory)
+    rejected: dict[int, str] = {}
+    while True:
+      step, renamed = distributed.broadcast_from_process_0(lambda: self._newest_intact(rejected))
+      if renamed:
+        self.found += renamed
+        # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
+        self.manager.close()
+        self.manager = _manager(self.directory)
+      if step is None:
+        break
+      try:
+        state, metrics = self._restored(step, like)
+      except SettingsError as error:
+        # A step with checksums is intact, so the settings or libraries have changed.
+        if (self.directory / str(step) / CHECKSUMS).exists():
+          raise
+        rejected[step] = str(error)
+        continue
+      if self.found:
+        self.found.append(f'restored step {step}')
+      return state, metrics
     if self.found:
       self.found.append('no intact checkpoint: pretraining restarts from step 0')
     return None
+
+  def _newest_intact(self, rejected: dict[int, str]) -> tuple[int | None, list[str]]:
+    """The newest step without a fault, or None, and a sentence for each step renamed.
+
+    Steps with a fault, and the `rejected` ones, with their faults, are renamed.
+    """
+    renamed = list[str]()
+    for step in steps(self.directory):
+      directory = self.directory / str(step)
+      fault = rejected.get(step) or _fault(directory)
+      if fault is None:
+        return step, renamed
+      renamed.append(f'checkpoint {directory}: {fault}; renamed to {files.rename_corrupt(directory)}')
+    return None, renamed
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
     """Raise SettingsError, in all processes, where one of them cannot restore it."""

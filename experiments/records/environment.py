@@ -16,7 +16,7 @@ import jax
 
 from experiments.records import files, results
 from experiments.runtime import distributed, machine
-from experiments.settings.grid import digest
+from experiments.settings.fields import digest
 
 # Packages that compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')

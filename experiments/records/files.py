@@ -3,6 +3,7 @@
 import contextlib
 import fnmatch
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import secrets
 from typing import Any
 
 from etils import epath
+import jax
 import numpy as np
 
 from experiments.runtime import locks
@@ -160,6 +162,20 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   # An archive has headers beside its arrays.
   with opened(path, 2 * MOST_ARRAYS) as file:
     return read_archive(file, MOST_ARRAYS)
+
+
+def write_arrays(path: pathlib.Path, tree: Any) -> str:
+  """Write the arrays of a tree as npz, named `by_name`; return the SHA-256 of the file."""
+  buffer = io.BytesIO()
+  np.savez(buffer, **by_name(tree))
+  write_whole(path, buffer.getvalue())
+  return hashlib.sha256(buffer.getvalue()).hexdigest()
+
+
+def by_name(tree: Any) -> dict[str, Any]:
+  """The leaves of a tree by their paths in it."""
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  return {jax.tree_util.keystr(path, simple=True, separator='/'): leaf for path, leaf in leaves}
 
 
 def digest(path: pathlib.Path) -> str:

@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 from experiments.records import files
+from experiments.runtime import storage
 from experiments.settings.fields import require
 
 Record = dict[str, Any]
@@ -31,7 +32,11 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
 
 
 def begin(workdir: pathlib.Path, settings: Any) -> None:
-  """Write the settings of a run that begins, if there are none, so that a later run can report changed ones."""
+  """Write the settings of a run that begins, if there are none, so that a later run can report changed ones.
+
+  Remove the partial files of killed runs.
+  """
+  files.remove_partials(workdir)
   if not any((workdir / name).exists() for name in (CONFIG_NAME, FILE_NAME)):
     files.write_whole(workdir / CONFIG_NAME, _config(settings))
 
@@ -58,6 +63,38 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   version = content.pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
   return content
+
+
+def recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
+  """The settings on record in the folder that --workdir names, None if there are none.
+
+  Raises SettingsError if something is damaged or of another experiment or version.
+  """
+  with storage.usable(workdir):
+    content = config(workdir)
+    _check_experiment(workdir, experiment, [content] if content else load(workdir))
+  return content
+
+
+def check_shown(workdir: pathlib.Path, experiment: str) -> None:
+  """Raise SettingsError unless the folder that --workdir names is writable and has intact records."""
+  with storage.usable(workdir):
+    storage.check_writable(workdir)
+    # No record is of no experiment.
+    _check_experiment(workdir, experiment, load(workdir) or [{}])
+
+
+def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[str, Any]]) -> None:
+  is_of_it = all(row.get('experiment') == experiment for row in rows)
+  require(is_of_it, '--workdir', str(workdir), f'a folder with records of {experiment} only')
+
+
+def other_settings(workdir: pathlib.Path, settings: Any) -> str | None:
+  """A sentence on how the settings on record in a writable folder differ; raises SettingsError as `recorded` does."""
+  with storage.usable(workdir):
+    storage.check_writable(workdir)
+  differing = ', '.join(changed(recorded(workdir, settings.experiment), settings))
+  return f'{workdir} holds records with other settings: {differing}; new records are added' if differing else None
 
 
 # Settings that decide no record.

@@ -4,7 +4,7 @@ from collections import Counter
 import time
 
 from experiments.records import failures
-from experiments.records.trial_records import Grid, Trial
+from experiments.records.trials import TrialFolder
 from experiments.runtime import locks
 from experiments.runtime.timing import in_words
 from experiments.settings.fields import printable
@@ -12,37 +12,37 @@ from experiments.settings.fields import printable
 STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
 
-def text(grid: Grid) -> str:
+def text(folders: list[TrialFolder]) -> str:
   """A line for each trial, its number, id, name and state, and one that counts them."""
-  places, names = len(str(len(grid) - 1)), max(map(len, grid))
-  states = [state(trial) for trial in grid.values()]
+  names, states = [str(folder.trial) for folder in folders], [state(folder) for folder in folders]
+  places, width = len(str(len(folders) - 1)), max(map(len, names))
   lines = [
-    printable(f'{number:{places}}  {trial.id}  {name:{names}}  {words}') + '\n'
-    for number, ((name, trial), words) in enumerate(zip(grid.items(), states))
+    printable(f'{number:{places}}  {folder.trial.id}  {name:{width}}  {words}') + '\n'
+    for number, (folder, name, words) in enumerate(zip(folders, names, states))
   ]
   counts = Counter(words.split()[0] for words in states)
   total = ', '.join(f'{counts[what]} {what}' for what in STATES)
-  return ''.join([*lines, f'{len(grid)} trials: {total}\n'])
+  return ''.join([*lines, f'{len(folders)} trials: {total}\n'])
 
 
-def state(trial: Trial) -> str:
+def state(folder: TrialFolder) -> str:
   """The state of a trial, one of STATES, with details: who runs it, why it failed, which records are missing.
 
   A trial is stale if its lock was not renewed within the lease, so that a waiting run would take it over. A process
   killed within the lease still counts as running.
   """
-  missing = trial.missing()
+  missing = folder.missing()
   if not missing:
     return 'done'
   methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
-  left = f'{len(missing)} of {len(trial.paths())}: {methods}'
-  holder, renewed = locks.holder(trial.directory), locks.renewed(trial.directory)
+  left = f'{len(missing)} of {len(folder.paths())}: {methods}'
+  holder, renewed = locks.holder(folder.directory), locks.renewed(folder.directory)
   if holder and renewed:
     # The clock of the file system may be ahead of this one.
     silence = max(0.0, time.time() - renewed)
     if silence > locks.LEASE:
       return f'stale since {holder} renewed its lock {in_words(silence)} ago; the next run takes over; missing {left}'
     return f'running in {holder}, lock renewed {in_words(silence)} ago; missing {left}'
-  if failure := failures.read(trial.directory):
+  if failure := failures.read(folder.directory):
     return f'failed at {failure["when"]}: {failure["error"]}; missing {left}'
   return f'missing {left}'

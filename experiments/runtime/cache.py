@@ -9,7 +9,7 @@ import jax
 import jaxlib
 
 from experiments.runtime import machine
-from experiments.settings.grid import digest
+from experiments.settings.fields import digest
 
 
 def keep_programs(setting: str) -> None:

@@ -107,8 +107,9 @@ def raise_everywhere(check: Callable[[], None]) -> None:
 
 
 def post(number: int) -> None:
-  """Leave the number of a signal for process 0, which finds it by `posted`; does not wait."""
-  _client().key_value_set(f'posted/{jax_distributed.global_state.process_id}', str(number), allow_overwrite=True)
+  """Leave the number of a signal for process 0, which finds it by `posted`; does not wait. Process 0 leaves none."""
+  if not is_writer():
+    _client().key_value_set(f'posted/{jax_distributed.global_state.process_id}', str(number), allow_overwrite=True)
 
 
 def posted() -> list[int]:

@@ -47,9 +47,10 @@ class Reporter:
     self.clock = Clock()
     self._prefix = ''
 
-  def say(self, text: str) -> None:
-    """Print one line."""
-    self.show(self._prefix + printable(text))
+  def say(self, *lines: str | None) -> None:
+    """Print one line for each that is not empty."""
+    for line in filter(None, lines):
+      self.show(self._prefix + printable(line))
 
   def show(self, text: str) -> None:
     """Print text as it is; long lines wrap, and nothing is cut."""

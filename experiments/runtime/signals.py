@@ -55,7 +55,7 @@ def is_stopping() -> bool:
 
 def all_stopping() -> list[int]:
   """Signals that any process has received, the same list in all; every process must call it."""
-  if _received and not distributed.is_writer():
+  if _received:
     distributed.post(_received[0])
   return distributed.broadcast_from_process_0(lambda: _received or distributed.posted())
 

@@ -1,5 +1,7 @@
 """Paths of a run, in a local directory or an object store: parsing, a check that they are writable, free space."""
 
+from collections.abc import Iterator
+import contextlib
 import os
 import pathlib
 import shutil
@@ -54,6 +56,16 @@ def check_writable(directory: pathlib.Path) -> None:
     return
   with tempfile.TemporaryFile(dir=standing(directory)):
     pass
+
+
+@contextlib.contextmanager
+def usable(workdir: pathlib.Path) -> Iterator[None]:
+  """Raise SettingsError, which names --workdir, if the folder cannot be used inside."""
+  try:
+    yield
+  except (OSError, ImportError) as error:
+    # A file stands there, the folder is not ours, or the library of the object store is missing.
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
 
 
 def not_written(path: pathlib.Path, error: Exception) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.runtime import distributed
+
 FILE_NAME = 'timing.jsonl'
 
 # The events by which JAX tells of tracing, lowering and compiling: a scalar at the start, a duration at the end.
@@ -30,9 +32,8 @@ class Clock:
     self._begun = self._last = _now()
 
   def is_past(self, minutes: float) -> bool:
-    """True if so many minutes of wall time have passed; 0 sets no limit."""
-    _, wall = _now() - self._begun
-    return 0 < minutes <= wall / 60
+    """True once `minutes` of wall time have passed in process 0; 0 sets no limit. Every process must call it."""
+    return distributed.broadcast_from_process_0(lambda: 0 < minutes <= (_now() - self._begun)[1] / 60)
 
   def spent(self) -> dict[str, np.ndarray]:
     """The time of each phase so far; together all the time there was."""

@@ -17,6 +17,7 @@ from experiments.settings.fields import require, SettingsError, users_program, v
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
+Flags = flags.FlagValues
 
 _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
 # A word of a command line that names a field, such as --config.seed=1, --config.seed or --noconfig.debug_nans.
@@ -26,6 +27,33 @@ _FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
 def shipped(experiment: str) -> dict[str, Any]:
   """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`."""
   return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
+
+
+def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any]:
+  """The flags and the config, None where none is needed; raises SettingsError for a bad command line."""
+  values = flags.FlagValues()
+  # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
+  values.set_gnu_getopt()
+  for name in ('config', 'workdir', 'trials', 'pretrained'):
+    flags.DEFINE_string(name, '', '', flag_values=values)
+  flags.DEFINE_enum('mode', 'run', list(modes), '', flag_values=values)
+  flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
+  flags.DEFINE_bool('list', False, '', flag_values=values)
+  config = None
+  try:
+    words = values(argv, known_only=True)
+  except (flags.Error, ValueError) as error:
+    raise SettingsError(' '.join(str(error).split()))
+  verifies = values.mode == 'verify'
+  is_flag = re.compile(r'--(?!(?:no)?config\.)').match
+  if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
+    config = load(values.config, classes)
+    words = override(config, words, classes)
+  for word in [*filter(is_flag, words), *words[1:]]:
+    valid = ', '.join(f'--{name}' for name in values)
+    raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
+  require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
+  return values, config
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:

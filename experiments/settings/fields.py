@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import hashlib
+import json
 import operator
 import typing
 from typing import Any
@@ -124,3 +126,9 @@ class Group:
   def require(self, name: str, holds: Any, valid: str) -> None:
     """`require` of the field of this dotted name."""
     require(holds, name, operator.attrgetter(name)(self), valid)
+
+
+def digest(parts: list[Any]) -> str:
+  """Twelve hexadecimal digits that name settings by their values."""
+  text = json.dumps(parts, default=dataclasses.asdict, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,11 +1,8 @@
-"""The settings of a grid of trials, its distributions, and the ids of models and trials."""
+"""The settings of a grid of trials, and its distributions."""
 
-from collections.abc import Callable, Mapping
-import dataclasses
-import hashlib
+from collections.abc import Callable
 import itertools
-import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
@@ -13,9 +10,6 @@ from experiments.settings.methods import METHODS, MODELS, NONE
 from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
-
-# Increased when code changes the bits of a pretrained model, so that no earlier model is reused.
-_PRETRAINING_VERSION = 2
 
 
 class Point(NamedTuple):
@@ -174,18 +168,6 @@ class Settings(groups.Experiment):
     """The number of starts from which one of METHODS is trained on a task."""
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
-  def fit_id(self, method: str, model: str, digests: Mapping[str, str]) -> str:
-    """The id of a fit of one of METHODS: a digest of its settings, which with those of `trial_id` decide its records.
-
-    The user's own model and head are named by their functions and by `digests`, which are those of `own_code.digests`.
-    """
-    parts = [getattr(self, name) for name in METHODS[method].settings]
-    if model == 'own':
-      parts += [self.model, digests['model']]
-    if method == 'own_head':
-      parts += [self.own_head, digests['own_head']]
-    return digest(parts)
-
   def prompt_length(self, method: str) -> int:
     """Vectors that one of METHODS puts before a text."""
     return self.prompt.length if METHODS[method].prompt else 0
@@ -214,41 +196,3 @@ class Settings(groups.Experiment):
   def num_draws(self, point: Point) -> int:
     """The number of distributions that are drawn at a point."""
     return dict(zip(self.num_states, self.num_trials_by_size)).get(point.num_states, self.num_trials)
-
-  def draws(self) -> list[tuple[Point, int]]:
-    """Every point with every draw, ordered by the number of the draw, so that all points advance together."""
-    points = self.grid()
-    return [(point, trial) for trial in range(self.num_trials) for point in points if trial < self.num_draws(point)]
-
-  def pretraining_id(self, point: Point, trial: int) -> str:
-    """The id of a pretrained model: a digest of all settings that decide its bits, whatever the experiment.
-
-    Platform, devices and versions may decide them too; they are recorded beside the model and are not part of its id.
-    """
-    pretrain = dataclasses.asdict(self.pretrain)
-    del pretrain['checkpoint_every'], pretrain['measure_every']
-    # Of given data only the digest counts, not the name.
-    digests = [reference.rpartition('-')[2] for reference in self.given.values()]
-    drawn_from: Any = digests or self.hmm
-    parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, drawn_from, self.corpus, self.bert, pretrain]
-    if self.fast_compilation:
-      parts.append('fast compilation')
-    if point.memory_size:
-      parts += [point, self.memory.joint_prior, self.memory.joint_permutations]
-    return digest(parts)
-
-  def trial_id(self, point: Point, trial: int) -> str:
-    """The id of a trial: a digest of the settings that all of its records share, whatever models, methods and tasks.
-
-    The tuning of a method is no part of it: see `fit_id`.
-    """
-    parts = [self.pretraining_id(point, trial), self.measure, self.downstream]
-    if point.memory_size:
-      parts.append(self.memory.label_cell)
-    return digest(parts)
-
-
-def digest(parts: list[Any]) -> str:
-  """Twelve hexadecimal digits that name settings by their values."""
-  text = json.dumps(parts, default=dataclasses.asdict, sort_keys=True)
-  return hashlib.sha256(text.encode()).hexdigest()[:12]

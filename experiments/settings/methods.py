@@ -19,8 +19,6 @@ class Method(NamedTuple):
       'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' these alone,
       'representation' what the model's prediction at the [MASK] is read out of, 'nearest' the tokens nearest the [MASK]
       without any model.
-    prompt: whether a prompt is trained with the head.
-    finetunes: whether the model's own parameters are trained with the head.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
     marker: of its line.
     dash: of its line.
@@ -35,8 +33,6 @@ class Method(NamedTuple):
 
   label: str
   reads: str
-  prompt: bool
-  finetunes: bool
   colour: str
   marker: str
   dash: str
@@ -46,6 +42,16 @@ class Method(NamedTuple):
   refits: bool = False
 
   @property
+  def prompt(self) -> bool:
+    """True if a prompt is trained with the head."""
+    return 'prompt' in self.settings
+
+  @property
+  def finetunes(self) -> bool:
+    """True if the model's own parameters are trained with the head."""
+    return 'finetune' in self.settings
+
+  @property
   def has_schedule(self) -> bool:
     """True if it is trained step by step."""
     return self.fit in ('schedule', 'restarts')
@@ -53,28 +59,20 @@ class Method(NamedTuple):
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',), models=_LANGUAGE_MODELS),
-  'own_head': Method('own head', 'mask', False, False, '#999933', 'X', ':', ('head',), models=_LANGUAGE_MODELS),
-  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',), models=_LANGUAGE_MODELS),
+  'head': Method('head', 'mask', '#0072B2', 's', '--', ('head',), models=_LANGUAGE_MODELS),
+  'own_head': Method('own head', 'mask', '#999933', 'X', ':', ('head',), models=_LANGUAGE_MODELS),
+  'prompt': Method('prompt', 'mask', '#E69F00', 'o', '-', ('prompt',), models=_LANGUAGE_MODELS),
   # A head like any other, so that it is trained as one.
-  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
-  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
-  'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', ('attention',)),
-  'prompt_attention': Method(
-    'prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', ('prompt', 'attention')
-  ),
-  'head_best': Method(
-    'best head', 'mask', False, False, '#0072B2', '*', ':', ('on_test', 'converged'), 'on_test', ('exact',)
-  ),
-  'head_converged': Method(
-    'raw converged head', 'mask', False, False, '#0072B2', 'd', '-', ('converged',), 'converged'
-  ),
-  'head_whitened': Method('converged head', 'mask', False, False, '#0072B2', 'p', '-.', ('converged',), 'whitened'),
+  'probe': Method('probe', 'representation', '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
+  'finetune': Method('finetune', 'mask', '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
+  'attention': Method('attention', 'sequence', '#000000', 'P', '-', ('attention',)),
+  'prompt_attention': Method('prompt + attention', 'sequence', '#56B4E9', 'X', '-.', ('prompt', 'attention')),
+  'head_best': Method('best head', 'mask', '#0072B2', '*', ':', ('on_test', 'converged'), 'on_test', ('exact',)),
+  'head_converged': Method('raw converged head', 'mask', '#0072B2', 'd', '-', ('converged',), 'converged'),
+  'head_whitened': Method('converged head', 'mask', '#0072B2', 'p', '-.', ('converged',), 'whitened'),
   'probe_converged': Method(
     'converged probe',
     'representation',
-    False,
-    False,
     '#009E73',
     'v',
     '-',
@@ -83,19 +81,15 @@ METHODS = {
     ('bert', 'untrained', 'own'),
   ),
   'attention_converged': Method(
-    'converged attention', 'sequence', False, False, '#000000', '*', '--', ('attention', 'restarts'), 'restarts'
+    'converged attention', 'sequence', '#000000', '*', '--', ('attention', 'restarts'), 'restarts'
   ),
   'oracle_prompt': Method(
-    'oracle prompt', 'mask', True, False, '#E69F00', '*', '--', ('prompt', 'restarts'), 'restarts', ('exact',)
+    'oracle prompt', 'mask', '#E69F00', '*', '--', ('prompt', 'restarts'), 'restarts', ('exact',)
   ),
-  'prompt_refit': Method(
-    'prompt, converged head', 'mask', True, False, '#44AA99', 'd', ':', ('prompt', 'converged'), refits=True
-  ),
+  'prompt_refit': Method('prompt, converged head', 'mask', '#44AA99', 'd', ':', ('prompt', 'converged'), refits=True),
   'oracle_refit': Method(
     'oracle prompt, converged head',
     'mask',
-    True,
-    False,
     '#E69F00',
     'd',
     '-.',
@@ -104,14 +98,12 @@ METHODS = {
     ('exact',),
     refits=True,
   ),
-  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', ':', ('attention',)),
+  'attention_blind': Method('attention without tokens', 'probs', '#AA4499', 'v', ':', ('attention',)),
   'attention_constant': Method(
-    'attention on constant G', 'tokens', False, False, '#882255', '<', '-.', ('attention',), models=('exact',)
+    'attention on constant G', 'tokens', '#882255', '<', '-.', ('attention',), models=('exact',)
   ),
-  'table': Method('table of tokens', 'nearest', False, False, '#000000', 'D', '--', (), 'table', (NONE,)),
-  'tokens': Method(
-    'logistic on tokens', 'nearest', False, False, '#882255', '<', '-', ('converged',), 'converged', (NONE,)
-  ),
+  'table': Method('table of tokens', 'nearest', '#000000', 'D', '--', (), 'table', (NONE,)),
+  'tokens': Method('logistic on tokens', 'nearest', '#882255', '<', '-', ('converged',), 'converged', (NONE,)),
 }
 
 # What an attention head reads, whole or in part.

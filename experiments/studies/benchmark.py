@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis.tables import number, Table, table
-from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.pipeline.trial import Trial
+from experiments.pipeline import checks, pretraining, trial as trial_lib
+from experiments.records import trials
+from experiments.records.trials import TrialFolder
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
+from experiments.settings.trial import Trial
 from experiments.studies.settings import BenchmarkSettings
 from experiments.studies.study import in_parts, Part, Row, Study
 import hmm_jax
@@ -214,9 +216,9 @@ def _hugging_face_steps(settings: BenchmarkSettings, params: Any, compiled: bool
 def _trial(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[Row]:
   """The seconds of a whole trial, compilation included, and the FLOPs of its pretraining; `key` is unused."""
   point = Point(settings.num_states[0])
-  with tempfile.TemporaryDirectory() as folder:
-    trial = Trial(settings, point, 0, pathlib.Path(folder))
-    seconds = _seconds(lambda: trial_lib.run(trial, reporter))
+  with tempfile.TemporaryDirectory() as scratch:
+    folder = TrialFolder(Trial(settings, point, 0), pathlib.Path(scratch))
+    seconds = _seconds(lambda: trial_lib.run(folder, trials.plan(folder, reporter), reporter))
   return [_record(settings, f'a trial, {point}', OURS, [seconds], settings.pretrain.num_steps * step_flops(settings))]
 
 
@@ -252,4 +254,4 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
   return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
-STUDY = Study(in_parts(_parts), _tables, check=pretraining.check_machine)
+STUDY = Study(in_parts(_parts), _tables, check=checks.check)

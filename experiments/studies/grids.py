@@ -1,6 +1,45 @@
-"""The experiments of the paper's own protocol: grids of trials."""
+"""The experiments of the paper's own protocol: grids of trials, with their tables and figures."""
 
-from experiments.pipeline import sweep
+import matplotlib.figure
+import pandas as pd
+
+from experiments.analysis import error_budget, figures as figures_lib, mixture, report, statistics
+from experiments.analysis.tables import Table
+from experiments.pipeline import checks, sweep
+from experiments.settings.grid import Settings
+from experiments.settings.methods import MAIN, METHODS
 from experiments.studies.study import Study
 
-STUDY = Study(sweep.run, sweep.tables, sweep.figures, sweep.check)
+# The function that draws each figure that settings may ask for.
+FIGURES = {
+  'figure_3_left': figures_lib.figure_3_left,
+  'figure_3_right': figures_lib.figure_3_right,
+  'nearest_tokens': figures_lib.nearest_tokens,
+  'memory_cells': figures_lib.memory_cells,
+  'attention': figures_lib.attention,
+  'controls': figures_lib.controls,
+  'budget': error_budget.figure,
+  'conditioning': error_budget.conditioning,
+}
+# Figures that also show fits without a schedule.
+_OF_FITS = ('budget', 'conditioning')
+
+
+def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
+  """The tables of the records of a grid that have rows."""
+  records = statistics.on_fresh_texts(records)
+  of_paper = mixture.tables(records) if settings.figure.paper_overlay else {}
+  return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records) | of_paper
+
+
+def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
+  """The figures that the settings name and the records fill."""
+  records = statistics.on_fresh_texts(records)
+  trained = records[[method in MAIN or METHODS[method].fit == 'schedule' for method in records['method']]]
+  # Fits without a schedule are only for _OF_FITS, unless there are no others.
+  shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
+  drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
+  return {name: figure for name, figure in drawn.items() if figure}
+
+
+STUDY = Study(sweep.run, tables, figures, checks.check)

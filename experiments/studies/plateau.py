@@ -1,7 +1,6 @@
 """Head, prompt and probe along the pretraining of BERTs, which begins on a plateau: BERT predicts token frequencies."""
 
 import functools
-import pathlib
 
 import jax
 from jax import Array
@@ -13,11 +12,10 @@ import scipy.special
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
 from experiments.analysis.tables import share, Table, table
-from experiments.pipeline import optimal_heads, pretraining, trial as trial_lib, tuning
-from experiments.pipeline.trial import Trial
+from experiments.pipeline import checks, optimal_heads, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
-from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS, NONE
+from experiments.settings.trial import Trial, trials
 from experiments.studies.settings import PlateauSettings
 from experiments.studies.study import in_parts, Part, Row, Study
 from hmm_jax.models import bayes_gap
@@ -30,18 +28,17 @@ _HMM = ['num_states', 'trial']
 
 def _parts(settings: PlateauSettings) -> dict[str, Part]:
   """A part for each pretraining, the first of every size before the second of any."""
-  return {f'H{point.num_states}_{trial}': functools.partial(_along, point, trial) for point, trial in settings.draws()}
+  return {f'H{trial.point.num_states}_{trial.number}': functools.partial(_along, trial) for trial in trials(settings)}
 
 
-def _along(point: Point, number: int, settings: PlateauSettings, key: Array, reporter: Reporter) -> list[Row]:
+def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Reporter) -> list[Row]:
   """The records of one pretraining; `key` is unused, since a trial has its own."""
-  # The path is not used.
-  trial, tasks, rows = Trial(settings, point, number, pathlib.Path()), [*range(settings.tasks_per_trial)], list[Row]()
+  tasks, rows = [*range(settings.tasks_per_trial)], list[Row]()
   with trial_lib.precisely():
     hmm, downstream = trial_lib.draw(trial)
     size, inputs = settings.measure.batch_size, downstream.inputs[downstream.splits['test']]
     ideal = bayes_gap.ideal_at_mask(hmm, inputs[: settings.measure.num_inputs], batch_size=size)
-    same: Row = {'num_states': point.num_states, 'trial': number, 'unigram_gap': unigram_gap(ideal)}
+    same: Row = {'num_states': trial.point.num_states, 'trial': trial.number, 'unigram_gap': unigram_gap(ideal)}
     exact_probs = functools.partial(optimal_heads.exact_probs, hmm)
 
     def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
@@ -153,4 +150,4 @@ def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matp
   return {'plateau': draw(records, settings)}
 
 
-STUDY = Study(in_parts(_parts), _tables, _figures, pretraining.check_machine)
+STUDY = Study(in_parts(_parts), _tables, _figures, checks.check)

@@ -17,8 +17,8 @@ from experiments.analysis.tables import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
-from experiments.settings.grid import digest
-from hmm_jax.models.sharding import exact_device
+from experiments.settings.fields import digest, SettingsError
+from hmm_jax.models.sharding import float64_device
 
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
@@ -62,6 +62,16 @@ class Study(NamedTuple):
     reporter.say(f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
+
+  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+    """Show records that anybody may have written; raise SettingsError if they do not fit."""
+    try:
+      self.show(settings, workdir, reporter)
+    except SettingsError:
+      raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+      valid = f'records written by {settings.experiment}'
+      raise SettingsError(f'{workdir / results.FILE_NAME} has unknown fields ({error!r}); valid are {valid}') from error
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
@@ -121,7 +131,7 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
   begun, name = time.monotonic(), path.parent.name
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()
-  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([exact_device()]))}
+  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
   locks.check(path.parent)
   records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
   content = {'seconds': time.monotonic() - begun, 'records': records}
@@ -132,7 +142,7 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
 @contextlib.contextmanager
 def _on_exact_device() -> Iterator[None]:
   """Run on the exact device, since all but a small BERT is exact; in every thread, unlike `jax.default_device`."""
-  jax.config.update('jax_default_device', exact_device())
+  jax.config.update('jax_default_device', float64_device())
   try:
     yield
   finally:

@@ -1,4 +1,4 @@
-"""Exact functions of a distribution and sequences, with a batching rule for `jax.vmap`."""
+"""A batching rule of `jax.vmap` for functions of a distribution and sequences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from hmm_jax._support import float64
 _MANY = 16
 
 
-def exact(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_batching_rule(function: Callable[..., Any]) -> Callable[..., Any]:
   """Wrap `function`: float64, first-order reverse mode only, and `jax.vmap` as fast as a batch axis.
 
   Args:
@@ -32,7 +32,7 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
   """Wrap `function` so that differentiating it raises TypeError."""
 
   def refuse(primals: Any, tangents: Any) -> Any:
-    raise TypeError('exact inference supports one reverse-mode derivative, not second derivatives such as jax.hessian')
+    raise TypeError('inference supports one reverse-mode derivative, not second derivatives such as jax.hessian')
 
   refusing = jax.custom_jvp(function)
   refusing.defjvp(refuse)

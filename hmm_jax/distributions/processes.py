@@ -53,21 +53,30 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   are_equal = functools.partial(np.isclose, rtol=rounding, atol=0)
   T = T / T.sum((0, 2))[:, None]
   A = T.sum(0)
-  if initial_probs is not None:
-    pi = float64(arguments.array('initial_probs', initial_probs))
-    check_probs('initial_probs', pi, A.shape[:1])
-    possible = reachable(A, pi > 0)
-  else:
-    possible = _recurrent(A)
-    if not possible.any():
-      raise ValueError(
-        'transition_matrices have several stationary laws; valid are matrices with one, or give initial_probs'
-      )
-    pi = stationary_probs(A)
+  pi, possible = _start(A, initial_probs)
   T, pi = T[:, possible][:, :, possible], pi[possible]
   A, W = T.sum(0), T.sum(2).T
   if are_equal(T, W.T[:, :, None] * A).all():
     return HMM(pi, A, W).validate()
+  return _pairs_as_states(T, pi, are_equal)
+
+
+def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+  """The law of the first state [S], stationary where None, and the states that can occur [S], bool."""
+  if initial_probs is not None:
+    pi = float64(arguments.array('initial_probs', initial_probs))
+    check_probs('initial_probs', pi, A.shape[:1])
+    return pi, reachable(A, pi > 0)
+  recurrent = _recurrent(A)
+  if not recurrent.any():
+    raise ValueError(
+      'transition_matrices have several stationary laws; valid are matrices with one, or give initial_probs'
+    )
+  return stationary_probs(A), recurrent
+
+
+def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any]) -> HMM:
+  """The HMM of pairs (token, the state that it led to); pairs entered in equal proportions are one state."""
   ends, tokens = np.argwhere(T.any(1).T).T
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
@@ -79,7 +88,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
     same = np.all(are_equal(proportions[first[from_here:]], proportions[pair]), axis=1)
     group[pair] = from_here + same.argmax() if same.any() else len(first)
     first += [pair] if group[pair] == len(first) else []
-  entering_HxS, emission_matrix = np.zeros((len(first), len(A))), np.zeros((len(first), len(T)))
+  entering_HxS, emission_matrix = np.zeros((len(first), len(pi))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)

@@ -32,7 +32,7 @@ class AliasTable(NamedTuple):
 def alias_table(probs: Array | np.ndarray) -> AliasTable:
   """The alias table, in float32, of each distribution on the last axis of `probs` (Walker 1977)."""
 
-  def one(row: Array) -> tuple[Array, Array]:
+  def table_of_row(row: Array) -> tuple[Array, Array]:
     # float32 for every input type: narrower types cannot hold the 24 random bits that thresholds are compared with.
     row, size = row.astype(jnp.float32), row.shape[0]
 
@@ -49,7 +49,7 @@ def alias_table(probs: Array | np.ndarray) -> AliasTable:
     start = (level, jnp.ones(size, bool), jnp.ones(size, row.dtype), jnp.arange(size, dtype=jnp.int32))
     return lax.fori_loop(0, size, settle, start)[2:]
 
-  return AliasTable(*jnp.vectorize(one, signature='(v)->(v),(v)')(probs))
+  return AliasTable(*jnp.vectorize(table_of_row, signature='(v)->(v),(v)')(probs))
 
 
 def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:

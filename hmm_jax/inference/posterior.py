@@ -15,7 +15,7 @@ A sequence whose evidence is so improbable that underflow of scaled messages cou
 TPUs have no float64: there inference runs on the host.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple, Protocol
 
@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import float64
-from hmm_jax._support.arguments import check_widths, checked
-from hmm_jax._support.batching import exact
-from hmm_jax._support.blocks import map_blocks
+from hmm_jax._support.arguments import checked
+from hmm_jax._support.batching import with_batching_rule
+from hmm_jax._support.blocks import even_size, map_blocks
 from hmm_jax._support.display import shown
-from hmm_jax.inference import messages, passes
-from hmm_jax.inference.messages import Arithmetic
+from hmm_jax.inference import passes
+from hmm_jax.inference.arithmetic import scaled_or_logarithmic
 
 # Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
 _CPU_BLOCK_ENTRIES = 1600
@@ -71,104 +71,6 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-def _complete(
-  run: Callable[..., Any], *arguments: Array, arithmetics: Sequence[Arithmetic] = messages.ARITHMETICS
-) -> tuple[Any, Array]:
-  """The probabilities of `run` and the log-likelihood [B].
-
-  Sequences that one arithmetic does not certify are recomputed in the next.
-  """
-  arithmetic, *next_ones = arithmetics
-  dtype = arguments[-1].dtype
-  constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
-  initial_probs, matrix, *rows = map(float64.as_float64, arguments)
-  # With distributions and rows of maximum 1 the evidence is at most 1, as the bounds assume.
-  total, row_sum = constant(initial_probs.sum((0, 1))), constant(matrix.sum(1).max(0))
-  largest = [constant(x.max((1, 2))) for x in rows]
-  constants = total, row_sum, *(x[:, None, None] for x in largest)
-  # Encoded before they are divided, since the quotient may underflow.
-  scaled = map(arithmetic.over, *(map(arithmetic.encode, x) for x in ((initial_probs, matrix, *rows), constants)))
-  probs, log_evidence = run(arithmetic, dtype, *scaled)
-  moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
-  log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
-  result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)
-  if not next_ones:
-    return result
-  certified = log_evidence > arithmetic.least_log_evidence
-  if dtype == np.float64:
-    # The bound does not cover entries that are read as 0.
-    certified &= ~jnp.stack([float64.is_subnormal(x).any() for x in (initial_probs, matrix, *rows)]).any()
-
-  def replace(result: Any, *arguments: Array) -> Any:
-    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, _complete(run, *arguments, arithmetics=next_ones))
-
-  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
-
-
-def _sequence_results(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
-  """The result of `run` on rows [B, T, E], block by block; its arrays [..., H, C, B] become [B, ..., E].
-
-  The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
-  """
-  num_states, count = matrix.shape[-1], len(rows)
-  size = count
-  if jax.default_backend() == 'cpu':
-    num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
-    # Whole vector registers, and no stride of a power of two, which caches are slow at.
-    size = min((-(-count // num_blocks // 16) | 1) * 16, count)
-
-  def block_posterior(distribution_and_rows: tuple[Array, ...]) -> Any:
-    initial_probs, matrix, rows_BxTxE = distribution_and_rows
-    rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
-    rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
-    batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
-    result = _complete(run, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
-    return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
-
-  if matrix.ndim == 2:
-    return map_blocks(lambda rows: block_posterior((initial_probs, matrix, rows)), rows, size)
-  return map_blocks(block_posterior, (initial_probs, matrix, rows), size)
-
-
-def _pair_probs(initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
-  """P[H_t | x_{-t}] [N, K, B, E] of all pairs of rows before t [N, K, P, E] and after t [N, B, T, E]; N is a batch.
-
-  The distribution is one for all, [E] and [H, H], or one for each, [N, E] and [N, H, H].
-  """
-  num_states = matrix.shape[-1]
-  split = lambda x: x.reshape(*x.shape[:-1], x.shape[-1] // num_states, num_states)
-  rows = (
-    jnp.einsum('nkpch->phcnk', split(before))[..., None],
-    jnp.einsum('nbtch->thcnb', split(after))[:, :, :, :, None],
-  )
-  (probs_HxCxP,), _ = _complete(passes.between, *_batch_last(initial_probs, matrix, 3), *rows)
-  return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
-
-
-def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Array, Array]:
-  """Initial probabilities [H, C, ...] and the matrix [H, H] or [H, H, ...]; ... is `num_axes` axes, the batch first."""
-  by_parts = initial_probs.reshape(*initial_probs.shape[:-1], -1, matrix.shape[-1]).swapaxes(-1, -2)
-  if matrix.ndim == 2:
-    return jnp.expand_dims(by_parts, range(2, 2 + num_axes)), matrix
-  last = lambda x: jnp.expand_dims(jnp.moveaxis(x, 0, -1), range(3, 2 + num_axes))
-  return last(by_parts), last(matrix)
-
-
-_smoothed = exact(functools.partial(_sequence_results, passes.smooth))
-_last_filtered = exact(functools.partial(_sequence_results, passes.filter_to_end))
-_pairs = exact(_pair_probs)
-
-
-def _batch_result(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """The result of `function` on the sequences of likelihoods [..., T, E]."""
-  num_joint = hmm.joint_initial_probs.shape[-1]
-  if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
-  rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
-  result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows)
-  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
-
-
 @checked
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
@@ -205,30 +107,8 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
    [0.   1.   0.  ]
    [0.84 0.   0.16]]
   """
-  probs, loglik = _batch_result(_smoothed, hmm, likelihoods)
+  probs, loglik = _by_sequence(passes.smooth, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
-
-
-@checked
-def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
-  """P[H_t | x_{1:t-1}, x_{t+1:}] of every beginning with every end, [K, B, E], as in `leave_one_out_probs`.
-
-  K beginnings and B ends cost K + B passes where K B sequences would cost two each. Differentiable as
-  `forward_backward`.
-
-  Args:
-    hmm: as in `forward_backward`.
-    before: [K, P, E], likelihood rows before t.
-    after: [B, T, E], likelihood rows after t.
-
-  >>> import hmm_jax as hj
-  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
-  >>> probs_between(hmm, before=jnp.ones((2, 1, 3)), after=jnp.ones((5, 4, 3))).shape
-  (2, 5, 3)
-  """
-  check_widths((before, after), hmm.joint_initial_probs.shape[-1])
-  distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
-  return _pairs(*distribution, float64.as_float(before)[None], float64.as_float(after)[None])[0]
 
 
 @checked
@@ -237,7 +117,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
 
   Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
-  return _batch_result(_last_filtered, hmm, likelihoods)
+  return _by_sequence(passes.filter_to_end, hmm, likelihoods)
 
 
 @checked
@@ -250,3 +130,48 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   (2, 3)
   """
   return last_filtered(hmm, likelihoods)[0]
+
+
+def _by_sequence(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """The result of a pass over each sequence of likelihoods [..., T, E]; its arrays [..., H, C, B] become [..., E]."""
+  num_joint = hmm.joint_initial_probs.shape[-1]
+  if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
+  rows_BxTxE = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  function = with_batching_rule(functools.partial(_by_block, run))
+  result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows_BxTxE)
+  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
+
+
+def _by_block(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
+  """The result of `run` on rows [B, T, E], block by block.
+
+  The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
+  """
+  num_states, count = matrix.shape[-1], len(rows)
+  size = count
+  if jax.default_backend() == 'cpu':
+    size = even_size(count, 1, max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
+    # Whole vector registers, and no stride of a power of two, which caches are slow at.
+    size = min((-(-size // 16) | 1) * 16, count)
+
+  def of_block(distribution_and_rows: tuple[Array, ...]) -> Any:
+    initial_probs, matrix, rows_BxTxE = distribution_and_rows
+    rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
+    rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
+    batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
+    result = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+    return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
+
+  if matrix.ndim == 2:
+    return map_blocks(lambda rows: of_block((initial_probs, matrix, rows)), rows, size)
+  return map_blocks(of_block, (initial_probs, matrix, rows), size)
+
+
+def batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Array, Array]:
+  """Initial probabilities [H, C, ...] and the matrix [H, H] or [H, H, ...]; ... is `num_axes` axes, the batch first."""
+  by_parts = initial_probs.reshape(*initial_probs.shape[:-1], -1, matrix.shape[-1]).swapaxes(-1, -2)
+  if matrix.ndim == 2:
+    return jnp.expand_dims(by_parts, range(2, 2 + num_axes)), matrix
+  last = lambda x: jnp.expand_dims(jnp.moveaxis(x, 0, -1), range(3, 2 + num_axes))
+  return last(by_parts), last(matrix)

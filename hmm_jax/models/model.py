@@ -19,7 +19,8 @@ import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.hmm import Distribution, emitted_token_probs, token_likelihoods
-from hmm_jax.inference.posterior import forward_backward, probs_between
+from hmm_jax.inference.pairs import probs_between
+from hmm_jax.inference.posterior import forward_backward
 
 
 class PromptSpace(NamedTuple):

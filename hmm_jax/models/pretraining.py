@@ -117,28 +117,7 @@ def make_train_steps(
   The batch and the state are split as in `hmm_jax.models.sharding`; the state is donated. One compilation serves every
   corpus of one shape; in one process also where the first state is not on the mesh.
   """
-
-  def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
-    key_order, key_noise = jax.random.split(key)
-    num_chunks = corpus.shape[0]
-    # Each epoch visits a fresh permutation of all chunks and drops the last partial batch.
-    steps_per_epoch = num_chunks // batch_size
-    order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
-
-    def one(carry: tuple[TrainState, Array, Array], _: None) -> tuple[tuple[TrainState, Array, Array], Array]:
-      state, ordered_epoch, order = carry
-      epoch = state.step // steps_per_epoch
-      order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
-      batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
-      chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
-      key = jax.random.fold_in(key_noise, state.step)
-      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
-      return (state, epoch, order), loss
-
-    unordered = jnp.int32(-1), jnp.arange(num_chunks)
-    (state, _, _), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
-    return state, losses
-
+  train_steps = _train_steps(bert, optimizer, corruption, batch_size, steps_per_call)
   whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
   where = of_state, whole, whole
   steps = jax.jit(
@@ -155,6 +134,34 @@ def make_train_steps(
 
   vars(placed_first).update(lower=steps.lower)
   return placed_first
+
+
+def _train_steps(
+  bert: Bert, optimizer: optax.GradientTransformation, corruption: masking.Corruption, batch_size: int, num_steps: int
+) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
+  """The steps of one call. Each epoch visits a fresh permutation of all chunks and drops the last partial batch."""
+
+  def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
+    key_order, key_noise = jax.random.split(key)
+    num_chunks = corpus.shape[0]
+    steps_per_epoch = num_chunks // batch_size
+    order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
+
+    def step(carry: Any, _: None) -> Any:
+      state, ordered_epoch, order = carry
+      epoch = state.step // steps_per_epoch
+      order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
+      batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
+      chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
+      key = jax.random.fold_in(key_noise, state.step)
+      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
+      return (state, epoch, order), loss
+
+    unordered = jnp.int32(-1), jnp.arange(num_chunks)
+    (state, _, _), losses = lax.scan(step, (state, *unordered), length=num_steps)
+    return state, losses
+
+  return train_steps
 
 
 def training_calls(

@@ -125,7 +125,7 @@ def _constrained(tree: Any, without: Sequence[str] = ()) -> Any:
   return tree if mesh is None else lax.with_sharding_constraint(tree, state_shardings(mesh, tree, without))
 
 
-def exact_device() -> jax.Device:
+def float64_device() -> jax.Device:
   """The local device for the distribution and everything computed from it: texts, labels, exact models.
 
   Exact inference needs float64, which TPUs lack: there it is the host's CPU. No compiled program mixes the two, since

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hmm_jax._support.rational.algebra import as_integers
-from hmm_jax._support.rational.chain import exact_chain, following
+from hmm_jax._support.rational.chain import following, integer_chain
 from hmm_jax.theory.enumeration import Texts
 from hmm_jax.theory.problem import StateProblem
 from hmm_jax.tuning import separability
@@ -57,11 +57,11 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
   for size in _sizes(len(texts.labels)):
     kept = np.arange(size)
     for attempt in range(_MAX_PROOFS):
-      found = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, tolerance)
-      if found.separable:
-        head = head if attempt else to_coordinates @ found.head
+      separation = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, tolerance)
+      if separation.separable:
+        head = head if attempt else to_coordinates @ separation.head
         break
-      proof = found._replace(pairs=np.stack([kept[found.pairs[:, 0]], found.pairs[:, 1]], axis=1))
+      proof = separation._replace(pairs=np.stack([kept[separation.pairs[:, 0]], separation.pairs[:, 1]], axis=1))
       if is_exact(problem, texts.tokens, texts.labels, proof):
         return Decision('certified', proof, float(texts.probs[proof.pairs[:, 0]].min()), head)
       kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
@@ -70,7 +70,7 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
   return Decision(outcome, None, 0.0, head)
 
 
-def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
+def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, separation: Separation) -> bool | None:
   """Decide whether labels and weights of a certificate hold for the floats of the HMM; None if it is too large.
 
   Ties go to the lower class. The weights prove that no head puts every label strictly first. Ties do not help either,
@@ -80,14 +80,14 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, foun
     problem: the model's chain, and the task that the labels are of.
     tokens: x [n, T], with [MASK] (id V) after the end; the head sees G_1 of (MASK, x).
     labels: [n].
-    found: the answer of the linear program on these inputs.
+    separation: the answer of the linear program on these inputs.
   """
   hmm, silent_probs, task_weights, *_ = problem
-  if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
+  if len(separation.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
   # Up to scale: neither a label nor a proof depends on the scale of a G, and integers are faster.
-  chain, silent, mu = exact_chain(hmm), as_integers(silent_probs)[0], as_integers(task_weights)[0]
-  inputs = np.unique(found.pairs[:, 0])
+  chain, silent, mu = integer_chain(hmm), as_integers(silent_probs)[0], as_integers(task_weights)[0]
+  inputs = np.unique(separation.pairs[:, 0])
   features = []
   for sequence, label in zip(tokens[inputs].tolist(), labels[inputs]):
     message = following(chain, sequence)
@@ -95,7 +95,7 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, foun
       return False
     weights = chain.likelihoods[:-1, 0] @ (chain.start * message)[0]
     features.append(weights // (np.gcd.reduce(weights) or 1))
-  pairs = np.stack([np.searchsorted(inputs, found.pairs[:, 0]), found.pairs[:, 1]], axis=1)
+  pairs = np.stack([np.searchsorted(inputs, separation.pairs[:, 0]), separation.pairs[:, 1]], axis=1)
   return separability.exact_certificate(features, labels[inputs], pairs, len(mu)) is not None
 
 

@@ -32,7 +32,7 @@ from hmm_jax.theory.problem import (
   with_fractions,
 )
 from hmm_jax.theory.recovery import attention_keys
-from hmm_jax.theory.theorems import finding, Limits, ON_EMISSIONS
+from hmm_jax.theory.theorems import Criteria, finding, ON_EMISSIONS
 
 # The share of an imitator's emissions that gives it away.
 MARKED = 1 / 4
@@ -63,7 +63,7 @@ class Sizes(NamedTuple):
   num_recoverable: int = 1
 
 
-def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, conditioning: float) -> Any:
+def draw(theorem: str, family: str, key: Array, sizes: Sizes, criteria: Criteria, conditioning: float) -> Any:
   """A problem of a family that satisfies what the theorem's proof uses; `sizes` has the cells of C.6.
 
   Raises:
@@ -71,21 +71,21 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   """
   rng = generator(key)
   for _ in range(MAX_DRAWS):
-    problem = _proposed(theorem, family, rng, sizes, limits)
+    problem = _proposed(theorem, family, rng, sizes, criteria)
     if problem is None:
       continue
-    found = finding(ON_EMISSIONS[theorem], problem, limits)
-    if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
+    on_emissions = finding(ON_EMISSIONS[theorem], problem, criteria)
+    if not on_emissions.holds or on_emissions.closeness['smallest_singular_value'] < conditioning:
       continue
     # The proof of Theorem 4.3 assumes nothing of the chain; others need P[H_0] of full support.
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
-    if theorem == '4.3' or finding('3.2', before_text, limits).holds:
+    if theorem == '4.3' or finding('3.2', before_text, criteria).holds:
       return with_fractions(problem)
   valid = f'less: none of {MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} reaches it'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
 
-def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes, limits: Limits) -> Any:
+def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes, criteria: Criteria) -> Any:
   """A candidate of the family, whose assumptions are unchecked; None if an adversarial one has small keys.
 
   The task of Theorem 4.3 weighs every value of the memory, and its chain is any; others weigh two values.
@@ -103,7 +103,7 @@ def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes,
     case 'unplanted':
       return _unplanted_memory(rng, sizes, weighed, chain)
     case _:
-      return _against_beta(_planted_memory(rng, sizes, weighed, 1, chain), limits)
+      return _against_beta(_planted_memory(rng, sizes, weighed, 1, chain), criteria)
 
 
 def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
@@ -235,21 +235,21 @@ def _memory_problem(
   return MemoryProblem(hmm, silent_probs, task_weights, 0)
 
 
-def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | None:
+def _against_beta(problem: MemoryProblem, criteria: Criteria) -> MemoryProblem | None:
   """The problem with a likely value of weight 0 that emits the token of the largest key score; None if that is small.
 
   Assumption 4.5 (C.5) is unaffected: it is about weighed values and other cells.
   """
-  found = finding('4.5', problem, limits)
-  if not found.holds:
+  on_emissions = finding('4.5', problem, criteria)
+  if not on_emissions.holds:
     return None
-  states = found.witness['recoverable_states']
-  key_scores = attention_keys(problem.hmm, problem.cell, found)[states].sum(0)
+  states = on_emissions.witness['recoverable_states']
+  key_scores = attention_keys(problem.hmm, problem.cell, on_emissions)[states].sum(0)
   if key_scores.max() < _LARGE_KEY:
     return None
   hmm: Any = problem.hmm
   said = int(key_scores.argmax())
-  unweighed = ~np.isin(np.arange(hmm.memory_size), found.witness['memory_values'])
+  unweighed = ~np.isin(np.arange(hmm.memory_size), on_emissions.witness['memory_values'])
   emission_matrix = hmm.emission_matrix.copy()
   for value, state in itertools.product(np.flatnonzero(unweighed), states):
     emission_matrix[value, state] = concentrated(hmm.emission_matrix[value, state] > 0, said)

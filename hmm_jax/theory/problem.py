@@ -2,7 +2,7 @@
 
 Drawn probabilities have denominators of at most 64; derived laws, P[H_1] = A P[H_0] or a stationary one, may have
 larger ones. All are drawn in float64, which identifies a small fraction; `with_fractions` adds the fractions as
-`exact`.
+`fractions`.
 """
 
 from fractions import Fraction
@@ -32,13 +32,13 @@ class StateProblem(NamedTuple):
     hmm: of the text; its first state follows a silent H_0.
     silent_probs: P[H_0] [H].
     task_weights: mu [C, H].
-    exact: the same in `Fraction`s, where they are known; else None.
+    fractions: the same in `Fraction`s, where they are known; else None.
   """
 
   hmm: HMM
   silent_probs: np.ndarray
   task_weights: np.ndarray
-  exact: 'StateProblem | None' = None
+  fractions: 'StateProblem | None' = None
 
 
 class MemoryProblem(NamedTuple):
@@ -49,14 +49,14 @@ class MemoryProblem(NamedTuple):
     silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
-    exact: the same in `Fraction`s, where they are known; else None.
+    fractions: the same in `Fraction`s, where they are known; else None.
   """
 
   hmm: MemoryHMM
   silent_probs: np.ndarray
   task_weights: np.ndarray
   cell: int
-  exact: 'MemoryProblem | None' = None
+  fractions: 'MemoryProblem | None' = None
 
 
 Problem = StateProblem | MemoryProblem
@@ -68,19 +68,19 @@ def generator(key: Array) -> np.random.Generator:
 
 
 def with_fractions(problem: Any) -> Any:
-  """The problem with each float64 rounded to the nearest small fraction, and the fractions as its `exact`.
+  """The problem with each float64 rounded to the nearest small fraction, and these as its `fractions`.
 
   The law of the silent state, if stationary, and that of the first state are derived from the fractions.
   """
-  exact = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
+  fractions = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
   now, after = problem.silent_probs, problem.silent_probs @ problem.hmm.transition_matrix
   is_stationary = np.allclose(now, after, rtol=0, atol=1e-12)
-  law = stationary_law(exact.hmm.transition_matrix) if is_stationary else None
-  silent_probs = exact.silent_probs if law is None else law
-  hmm = exact.hmm._replace(initial_probs=silent_probs @ exact.hmm.transition_matrix)
-  exact = exact._replace(hmm=hmm, silent_probs=silent_probs)
+  law = stationary_law(fractions.hmm.transition_matrix) if is_stationary else None
+  silent_probs = fractions.silent_probs if law is None else law
+  hmm = fractions.hmm._replace(initial_probs=silent_probs @ fractions.hmm.transition_matrix)
+  fractions = fractions._replace(hmm=hmm, silent_probs=silent_probs)
   in_floats = lambda old, new: new.astype(np.float64) if _is_float(old) else old
-  return jax.tree.map(in_floats, problem, exact)._replace(exact=exact)
+  return jax.tree.map(in_floats, problem, fractions)._replace(fractions=fractions)
 
 
 def _is_float(leaf: Any) -> bool:

@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 
 from hmm_jax._support.rational import chain as chain_lib
 from hmm_jax._support.rational.algebra import (
+  as_fractions,
   as_integers,
-  exact,
-  exact_rows,
+  fraction_rows,
   left_inverse,
   off_span,
   rank,
   split_columns,
 )
-from hmm_jax._support.rational.chain import ExactChain
+from hmm_jax._support.rational.chain import IntegerChain
 from hmm_jax.theory.problem import MemoryProblem, StateProblem
 
 Scores = tuple[np.ndarray, np.ndarray]
@@ -40,7 +40,7 @@ class LinearConstruction(NamedTuple):
     states: H*; all states in Theorem 3.3.
   """
 
-  chain: ExactChain
+  chain: IntegerChain
   posterior: Posterior
   weights: np.ndarray
   prompt: np.ndarray | None
@@ -72,7 +72,7 @@ class AttentionConstruction(NamedTuple):
     states: H*.
   """
 
-  chain: ExactChain
+  chain: IntegerChain
   posterior: Posterior
   weights: np.ndarray
   prompt: np.ndarray | None
@@ -123,9 +123,9 @@ def exact_posterior(problem: Any) -> Posterior:
   4/965 1/965 192/193
   """
   if isinstance(problem, StateProblem):
-    silent = chain_lib.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
+    silent = chain_lib.integer_chain(problem.hmm.starting_from(fraction_rows(problem.silent_probs)))
     return lambda tokens: chain_lib.normalised((silent.start * chain_lib.following(silent, tokens))[0])
-  chain = chain_lib.exact_chain(problem.hmm)
+  chain = chain_lib.integer_chain(problem.hmm)
 
   def cell_posterior(tokens: Sequence[int]) -> np.ndarray:
     joint = chain.start * chain.likelihoods[tokens[0]] * chain_lib.following(chain, tokens[1:])
@@ -156,22 +156,23 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
 
 
 def _contrasts(task_weights: ArrayLike) -> np.ndarray:
-  weights = exact(task_weights)
+  weights = as_fractions(task_weights)
   return weights - weights[-1]
 
 
 def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruction:
   """(A.1), and the proof of Theorem 3.6."""
-  hmm, weights, silent = problem.hmm, _contrasts(problem.task_weights), exact_rows(problem.silent_probs)
-  A, W, first = exact_rows(hmm.transition_matrix).T, exact_rows(hmm.emission_matrix).T, exact_rows(hmm.initial_probs)
+  hmm, weights, silent = problem.hmm, _contrasts(problem.task_weights), fraction_rows(problem.silent_probs)
+  first, A_transposed, W_transposed = map(fraction_rows, hmm)
+  A, W = A_transposed.T, W_transposed.T
   states, u = np.arange(len(silent)), None
   if theorem == '3.6':
     states, starts = _essential_states(A, W, weights)
-    u = exact(np.isin(np.arange(len(silent)), starts))
+    u = as_fractions(np.isin(np.arange(len(silent)), starts))
   reached = first if u is None else A @ (u * first)
   scale = silent[states] / reached[states]
   B = scale[:, None] * left_inverse(W[:, states])
-  chain = chain_lib.exact_chain(hmm)._replace(start=as_integers(reached)[0][None])
+  chain = chain_lib.integer_chain(hmm)._replace(start=as_integers(reached)[0][None])
   return LinearConstruction(chain, exact_posterior(problem), weights, u, weights[:, states] @ B, states)
 
 
@@ -194,7 +195,7 @@ def _attention_construction(
   problem: MemoryProblem, prompted: bool, prompt_bias: Fraction | None
 ) -> AttentionConstruction:
   """Lemmas C.2 and C.4; C.9 and C.13 with a prompt, beta being below minus the largest score of any G."""
-  chain, weights = chain_lib.exact_chain(problem.hmm), _contrasts(problem.task_weights)
+  chain, weights = chain_lib.integer_chain(problem.hmm), _contrasts(problem.task_weights)
   memory_size = len(chain.emissions)
   values = np.flatnonzero(weights.any(0)) if prompted else np.arange(memory_size)
   states, theta = _recovery(problem, chain.emissions, values)
@@ -206,7 +207,7 @@ def _attention_construction(
   if prompted:
     # (C.6), times P[H_0] / P[H_1] and scaled to at most 1: [C, H].
     allowed = np.isin(np.indices(problem.hmm.memory_probs.shape)[problem.cell], values)
-    silent, first = exact_rows(problem.silent_probs), exact_rows(problem.hmm.initial_probs)
+    silent, first = fraction_rows(problem.silent_probs), fraction_rows(problem.hmm.initial_probs)
     ratios = silent / np.where(first == 0, 1, first) * (first != 0)
     u = (allowed[..., None] * ratios).reshape(chain.start.shape)
     u = u / (u.max() or 1)

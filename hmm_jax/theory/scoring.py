@@ -107,8 +107,8 @@ def _state_predictions(
   silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
   inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
   with jax.enable_x64(True):
-    found = _state_predictions_in_float64(hmm, silent_probs, prompt, inputs)
-  posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
+    predictions = _state_predictions_in_float64(hmm, silent_probs, prompt, inputs)
+  posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, predictions)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
   return Predictions(posterior, token_probs[:, None], tokens, factor, possible)
@@ -117,9 +117,9 @@ def _state_predictions(
 def _memory_predictions(
   problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
-  hmm, given, tokens = _zero_padded(problem, prompt, tokens, padded)
+  hmm, padded_prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
   with jax.enable_x64(True):
-    of_text, behind = _memory_of_text(hmm, tokens), _memory_behind(hmm, given, tokens)
+    of_text, behind = _memory_of_text(hmm, tokens), _memory_behind(hmm, padded_prompt, tokens)
   cells, loglik = jax.tree.map(np.asarray, of_text)
   token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, behind)
   own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]

@@ -48,64 +48,64 @@ def supports(distribution: Distribution) -> Supports:
   return Supports((np.asarray(distribution.joint_initial_probs) > 0).reshape(-1, len(moves)), moves, emits_VxCxH)
 
 
-def possible_sequences(found: Supports, max_length: int, most: int | None = None) -> np.ndarray:
+def possible_sequences(support: Supports, max_length: int, most: int | None = None) -> np.ndarray:
   """The sequences of `all_sequences` that have positive probability, shortest first, [n, max_length].
 
   `most` ends before the first length with more of them.
   """
-  alive, tokens, every = found.start[None], np.zeros((1, 0), np.int32), list[np.ndarray]()
+  alive, tokens, every = support.start[None], np.zeros((1, 0), np.int32), list[np.ndarray]()
   for length in range(1, max_length + 1):
-    extended = alive[:, None] & found.emits[:-1]
+    extended = alive[:, None] & support.emits[:-1]
     before, token = np.nonzero(extended.any((2, 3)))
     if most is not None and len(before) > most and every:
       break
-    tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token] @ found.moves
-    every.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(found.emits) - 1))
+    tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token] @ support.moves
+    every.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(support.emits) - 1))
   return np.concatenate(every)
 
 
-def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
+def possible(support: Supports, tokens: np.ndarray) -> np.ndarray:
   """Mask [n] of the sequences [n, T], ended by [MASK]s, with positive probability."""
-  return np.asarray(_reached(found, tokens)[-1].any(0))
+  return np.asarray(_reached(support, tokens)[-1].any(0))
 
 
-def reaching(found: Supports, problem: Problem, recovered: np.ndarray) -> Supports:
+def reaching(support: Supports, problem: Problem, recovered: np.ndarray) -> Supports:
   """Supports if H_0 is one of the states `recovered`, or if the task's cell holds one of those values."""
   if isinstance(problem, StateProblem):
-    states = np.zeros(len(found.moves), bool)
+    states = np.zeros(len(support.moves), bool)
     states[recovered] = problem.silent_probs[recovered] > 0
-    return found._replace(start=states[None] @ found.moves)
+    return support._replace(start=states[None] @ support.moves)
   num_cells = problem.hmm.num_cells
-  size = round(len(found.start) ** (1 / num_cells))
+  size = round(len(support.start) ** (1 / num_cells))
   values = np.indices((size,) * num_cells).reshape(num_cells, -1)[problem.cell]
-  return found._replace(start=found.start & np.isin(values, recovered)[:, None])
+  return support._replace(start=support.start & np.isin(values, recovered)[:, None])
 
 
-def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def in_region(support: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:
   """Mask [n] of the sequences [n, T], ended by [MASK]s, in R (4.3) for H* = `states`.
 
   These can occur and have a position whose state surely lies in H*, given all other tokens.
   """
   inside, certain = sum(1 << state for state in states), np.zeros(len(tokens), bool)
-  *before, end = _reached(found, tokens)
-  backwards = found._replace(start=np.ones_like(found.start), moves=found.moves.T)
+  *before, end = _reached(support, tokens)
+  backwards = support._replace(start=np.ones_like(support.start), moves=support.moves.T)
   after = _reached(backwards, tokens[:, :0:-1])
   for arrival, later, now in zip(before, reversed(after), tokens.T, strict=True):
     possible_states = np.bitwise_or.reduce(arrival & later)
-    certain |= (possible_states > 0) & (possible_states & ~inside == 0) & (now < len(found.emits) - 1)
+    certain |= (possible_states > 0) & (possible_states & ~inside == 0) & (now < len(support.emits) - 1)
   return certain & np.asarray(end.any(0))
 
 
-def _reached(found: Supports, tokens: np.ndarray) -> list[np.ndarray]:
+def _reached(support: Supports, tokens: np.ndarray) -> list[np.ndarray]:
   """The set of states [C, n] that is possible before each token of sequences [n, T], and after the last one.
 
   A set is an integer with a bit for each state, so that a step is a look-up among the 2^H sets.
   """
-  bit = 1 << np.arange(len(found.moves))
+  bit = 1 << np.arange(len(support.moves))
   as_set = lambda has_state: has_state @ bit
   every_set = np.arange(2 ** len(bit))[:, None] & bit
-  moved, emits_CxV = as_set(every_set @ found.moves > 0), as_set(found.emits).T
-  reached = [np.broadcast_to(as_set(found.start)[:, None], (len(found.start), len(tokens)))]
+  moved, emits_CxV = as_set(every_set @ support.moves > 0), as_set(support.emits).T
+  reached = [np.broadcast_to(as_set(support.start)[:, None], (len(support.start), len(tokens)))]
   for now in tokens.T:
     reached.append(moved.take(reached[-1] & emits_CxV.take(now, axis=1)))
   return reached

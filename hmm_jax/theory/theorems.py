@@ -13,7 +13,7 @@ from hmm_jax.theory.recovery import Construction
 ON_EMISSIONS = {'3.3': '3.1', '3.6': '3.5', '4.3': '4.2', '4.6': '4.5', 'C.6': '4.5'}
 
 
-class Limits(NamedTuple):
+class Criteria(NamedTuple):
   """Thresholds and limits by which assumptions are decided.
 
   Attributes:
@@ -43,12 +43,12 @@ class Program(NamedTuple):
   head: Any
 
 
-def finding(assumption: str, problem: Any, limits: Limits) -> Finding:
+def finding(assumption: str, problem: Any, criteria: Criteria) -> Finding:
   """Decide the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4.
 
   Raises ValueError for another name.
   """
-  hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
+  hmm, mu, thresholds = problem.hmm, problem.task_weights, criteria.thresholds
   match assumption:
     case '3.1':
       return assumptions.non_degeneracy(hmm, thresholds)
@@ -58,50 +58,50 @@ def finding(assumption: str, problem: Any, limits: Limits) -> Finding:
     case '3.2':
       return assumptions.regularity(hmm, thresholds)
     case '3.5':
-      return assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, limits.max_nodes)
+      return assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, criteria.max_nodes)
     case '4.2':
       return assumptions.recoverable_hidden_states(hmm, problem.cell, thresholds)
     case '4.4':
-      return assumptions.stationarity(hmm, thresholds, limits.tolerance)
+      return assumptions.stationarity(hmm, thresholds, criteria.tolerance)
     case 'start':
-      return assumptions.silent_start(hmm, problem.silent_probs, thresholds, limits.tolerance)
+      return assumptions.silent_start(hmm, problem.silent_probs, thresholds, criteria.tolerance)
     case '4.5':
       return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
   raise ValueError(f'assumption is {assumption!r}; valid are 3.1, 3.2, 3.5, 4.2, 4.4, 4.5 and start')
 
 
-def construct(theorem: str, problem: Any, length: int, limits: Limits) -> Construction:
+def construct(theorem: str, problem: Any, length: int, criteria: Criteria) -> Construction:
   """The prompt and the head of the theorem for texts of length T; raises AssumptionError, or ValueError for another."""
-  hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
+  hmm, mu, thresholds = problem.hmm, problem.task_weights, criteria.thresholds
   match theorem:
     case '3.3':
       return recovery.theorem_3_3(hmm, mu, problem.silent_probs, thresholds)
     case '3.6':
-      return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, limits.max_nodes)
+      return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, criteria.max_nodes)
     case '4.3':
       return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
     case '4.6' | 'C.6':
-      silent_probs, tolerance = problem.silent_probs, limits.tolerance
+      silent_probs, tolerance = problem.silent_probs, criteria.tolerance
       return recovery.theorem_4_6(hmm, mu, silent_probs, problem.cell, length, thresholds, tolerance)
   raise ValueError(f'theorem is {theorem!r}; valid are {", ".join(ON_EMISSIONS)}')
 
 
-def program(theorem: str, problem: Any, length: int, limits: Limits) -> Program:
+def program(theorem: str, problem: Any, length: int, criteria: Criteria) -> Program:
   """The theorem as a program for texts of length T; raises AssumptionError."""
-  found = finding(ON_EMISSIONS[theorem], problem, limits)
-  recovery.require(found)
-  recovered = what_is_recovered(problem, found)
+  on_emissions = finding(ON_EMISSIONS[theorem], problem, criteria)
+  recovery.require(on_emissions)
+  recovered = what_is_recovered(problem, on_emissions)
   weights = identity_weights(problem.task_weights.shape[1], recovered)
-  built = construct(theorem, problem._replace(task_weights=weights), length, limits)
+  built = construct(theorem, problem._replace(task_weights=weights), length, criteria)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
-  return Program(found, recovered, built.get('prompt', no_prompt), built['head'])
+  return Program(on_emissions, recovered, built.get('prompt', no_prompt), built['head'])
 
 
-def what_is_recovered(problem: Any, found: Finding) -> np.ndarray:
+def what_is_recovered(problem: Any, on_emissions: Finding) -> np.ndarray:
   """The states, or the values of a cell, whose posterior the theorem of that assumption gives, ascending."""
   if isinstance(problem, MemoryProblem):
-    return found.witness['memory_values']
-  return found.witness.get('essential_states', np.arange(problem.hmm.num_states))
+    return on_emissions.witness['memory_values']
+  return on_emissions.witness.get('essential_states', np.arange(problem.hmm.num_states))
 
 
 def identity_weights(num_values: int, recovered: np.ndarray) -> np.ndarray:

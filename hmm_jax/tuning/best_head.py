@@ -59,7 +59,7 @@ def relative_error(distribution: Distribution, length: int) -> float:
   Products and sums of nonnegative terms do not cancel: m operations in a row have relative error at most m u / (1 - m
   u), u = 2^-53 (Higham 2002, section 3.1), in any order of summation. Each pass takes one contraction and one scaling a
   position; one of each and W p remain. The bound is for the scaled arithmetic of `inference`, whose underflow is
-  negligible (`messages.SCALED`).
+  negligible (`arithmetic.SCALED`).
   """
   num_joint, num_states = distribution.joint_initial_probs.shape[-1], distribution.transition_matrix.shape[-1]
   operations = 2 * (length + 1) * (num_joint + num_states + 10)
@@ -95,24 +95,11 @@ def best_head(
     RuntimeError: HiGHS gave up on the linear program of separability.
 
   >>> features, labels = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), np.array([0, 1, 0])
-  >>> how = dict(error=1e-12, tolerance=1e-9, max_rounds=2, max_certificates=3)
-  >>> best_head(features, labels, 2, [], **how).separable
+  >>> options = dict(error=1e-12, tolerance=1e-9, max_rounds=2, max_certificates=3)
+  >>> best_head(features, labels, 2, [], **options).separable
   False
   """
-  to_coordinates = separability.whitening(features)
-  coordinates, everything = features @ to_coordinates, np.arange(len(labels))
-  found = separability.linear_separation(coordinates, labels, num_classes, tolerance)
-  rows = separability.differences(coordinates, labels, separability.all_pairs(labels, num_classes), num_classes)
-  rows_nxOxF = rows.reshape(len(labels), num_classes - 1, -1)
-  searched = [found.head.T.ravel()]
-  if not found.separable:
-    # Coordinates have unit covariance, so least squares are a product.
-    given = [(coordinates.T @ (features @ start) / len(labels)).T.ravel() for start in starts]
-    best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
-    searched += [
-      _searched(rows_nxOxF, start, max_rounds) for start in [_ramp(rows_nxOxF, everything, 1.0), *best_given]
-    ]
-  heads = [*(to_coordinates @ head.reshape(num_classes, -1).T for head in searched), *starts]
+  heads = [*_searched_heads(features, labels, num_classes, starts, tolerance, max_rounds), *starts]
   best = int(np.argmax([((features @ head).argmax(1) == labels).sum() for head in heads]))
   sought = proven_certificates(features, labels, num_classes, error, tolerance)
   proven = list(itertools.islice(sought, max_certificates))
@@ -121,6 +108,30 @@ def best_head(
     separable = True
   residual = max((residual for _, residual in proven), default=0.0)
   return BestHead(heads[best], 1 - len(proven) / len(labels), [inputs for inputs, _ in proven], residual, separable)
+
+
+def _searched_heads(
+  features: np.ndarray,
+  labels: np.ndarray,
+  num_classes: int,
+  starts: Sequence[np.ndarray],
+  tolerance: float,
+  max_rounds: int,
+) -> list[np.ndarray]:
+  """The head [V, C] of the linear program, and unless it is right on all, those at which two searches end."""
+  to_coordinates = separability.whitening(features)
+  coordinates = features @ to_coordinates
+  separation = separability.linear_separation(coordinates, labels, num_classes, tolerance)
+  rows = separability.differences(coordinates, labels, separability.all_pairs(labels, num_classes), num_classes)
+  rows_nxOxF = rows.reshape(len(labels), num_classes - 1, -1)
+  in_coordinates = [separation.head.T.ravel()]
+  if not separation.separable:
+    # Coordinates have unit covariance, so least squares are a product.
+    given = [(coordinates.T @ (features @ start) / len(labels)).T.ravel() for start in starts]
+    best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
+    both_starts = _ramp(rows_nxOxF, np.arange(len(labels)), 1.0), *best_given
+    in_coordinates += [_searched(rows_nxOxF, start, max_rounds) for start in both_starts]
+  return [to_coordinates @ head.reshape(num_classes, -1).T for head in in_coordinates]
 
 
 def proven_certificates(
@@ -137,10 +148,10 @@ def proven_certificates(
     return
   kept = np.arange(len(labels))
   while len(kept):
-    found = separability.linear_separation(coordinates[kept], labels[kept], num_classes, tolerance)
-    if found.separable:
+    separation = separability.linear_separation(coordinates[kept], labels[kept], num_classes, tolerance)
+    if separation.separable:
       return
-    pairs = np.stack([kept[found.pairs[:, 0]], found.pairs[:, 1]], axis=1)
+    pairs = np.stack([kept[separation.pairs[:, 0]], separation.pairs[:, 1]], axis=1)
     inputs = np.unique(pairs[:, 0])
     residual = _proof(separability.differences(features, labels, pairs, num_classes)[:, features.shape[1] :], error)
     if residual is not None:

@@ -51,21 +51,13 @@ def converged_head(
       `max_iterations`.
 
   >>> features, labels = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
-  >>> found = converged_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
-  >>> (features @ found.head.weights + found.head.bias).argmax(1).tolist()
+  >>> converged = converged_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ converged.head.weights + converged.head.bias).argmax(1).tolist()
   [0, 0, 1, 1]
   """
-  features = np.asarray(features, np.float64)
   if not ridge > 0:
     raise ValueError(f'ridge is {ridge}; valid is above 0: otherwise an optimum may not exist')
-  if not np.isfinite(features).all():
-    raise ValueError('features have an entry that is not finite; valid are finite numbers')
-  labels = np.asarray(labels)
-  are_labels = labels.dtype.kind in 'iu' and not (labels.size and (labels.min() < 0 or labels.max() >= num_classes))
-  if not are_labels or labels.shape != (len(features),):
-    raise ValueError(
-      f'labels have shape {labels.shape}; valid are {len(features)} integers from 0 to {num_classes - 1}'
-    )
+  features, labels = _checked(features, labels, num_classes)
   with_ones = np.append(features, np.ones((len(features), 1)), axis=1)
   weights = np.zeros((with_ones.shape[1], num_classes))
   loss, probs = _loss(weights, with_ones, labels, ridge)
@@ -85,15 +77,27 @@ def converged_head(
   )
 
 
-def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Converged:
+def _checked(features: ArrayLike, labels: np.ndarray, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+  features, labels = np.asarray(features, np.float64), np.asarray(labels)
+  if not np.isfinite(features).all():
+    raise ValueError('features have an entry that is not finite; valid are finite numbers')
+  are_labels = labels.dtype.kind in 'iu' and not (labels.size and (labels.min() < 0 or labels.max() >= num_classes))
+  if not are_labels or labels.shape != (len(features),):
+    raise ValueError(
+      f'labels have shape {labels.shape}; valid are {len(features)} integers from 0 to {num_classes - 1}'
+    )
+  return features, labels
+
+
+def whitened_head(features: ArrayLike, labels: np.ndarray, **options: Any) -> Converged:
   """The `converged_head` of whitened features (mean 0, covariance 1), as a head on the features themselves.
 
   The coordinates are singular vectors of the centred features [n, F], without those whose singular value is at most
   1e-13 of the largest, such as the sum of probabilities. Ridge and gradient norm refer to these coordinates.
 
   >>> features, labels = np.array([[0.0], [1e-6], [2e-6], [3e-6]]), np.array([0, 0, 1, 1])
-  >>> found = whitened_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
-  >>> (features @ found.head.weights + found.head.bias).argmax(1).tolist()
+  >>> converged = whitened_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ converged.head.weights + converged.head.bias).argmax(1).tolist()
   [0, 0, 1, 1]
   """
   features = np.asarray(features, np.float64)
@@ -101,9 +105,9 @@ def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Conver
   _, sizes, directions = np.linalg.svd(features - center, full_matrices=False)
   kept = sizes > _LEAST_DIRECTION * sizes[0]
   to_coordinates = math.sqrt(len(features)) * directions[kept].T / sizes[kept]
-  found = converged_head((features - center) @ to_coordinates, labels, **how)
-  weights = to_coordinates @ found.head.weights
-  return found._replace(head=LinearHead(weights, found.head.bias - center @ weights))
+  converged = converged_head((features - center) @ to_coordinates, labels, **options)
+  weights = to_coordinates @ converged.head.weights
+  return converged._replace(head=LinearHead(weights, converged.head.bias - center @ weights))
 
 
 def _loss(weights: np.ndarray, with_ones: np.ndarray, labels: np.ndarray, ridge: float) -> tuple[float, np.ndarray]:

@@ -25,16 +25,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax._support.rational.algebra import (
+  as_fractions,
   as_integers,
-  exact,
-  exact_rows,
+  fraction_rows,
   left_inverse,
   modular_pivots,
   PRIME,
   rank,
   row_reduced,
 )
-from hmm_jax._support.rational.chain import exact_chain, following
+from hmm_jax._support.rational.chain import following, integer_chain
 from hmm_jax.distributions.hmm import HMM
 
 
@@ -74,20 +74,20 @@ def reachable(hmm: HMM, length: int) -> Reachable:
   Raises:
     ArithmeticError: fewer words than the dimension were found, since the prime divides a determinant.
   """
-  chain = exact_chain(hmm)
+  chain = integer_chain(hmm)
   moves, likelihoods, num_states = chain.moves % PRIME, chain.likelihoods[:-1, 0] % PRIME, hmm.num_states
-  found = level = list[tuple[tuple[int, ...], np.ndarray]]([((), np.ones(num_states, object))])
+  basis_words = level = list[tuple[tuple[int, ...], np.ndarray]]([((), np.ones(num_states, object))])
   for _ in range(min(length, num_states - 1)):
-    if len(found) == num_states:
+    if len(basis_words) == num_states:
       break
-    every = found + [
+    candidates = basis_words + [
       ((token, *word), moves @ (row * message) % PRIME)
       for (word, message), (token, row) in itertools.product(level, enumerate(likelihoods))
     ]
-    independent = modular_pivots(np.array([message for _, message in every]).T)
-    level = [every[number] for number in independent[len(found) :]]
-    found = found + level
-  words = [word for word, _ in found]
+    independent = modular_pivots(np.array([message for _, message in candidates]).T)
+    level = [candidates[number] for number in independent[len(basis_words) :]]
+    basis_words = basis_words + level
+  words = [word for word, _ in basis_words]
   if len(words) == num_states:
     return Reachable(words, np.eye(num_states, dtype=int).astype(object))
   basis = np.array([following(chain, word)[0] for word in words], object)
@@ -107,10 +107,10 @@ def linear_score(hmm: HMM, reach: Reachable, task_weights: ArrayLike, silent_pro
     task_weights: mu [C, H].
     silent_probs: P[H_0] [H]; P[H_1] where the label is of the masked state.
   """
-  mu = exact(task_weights)
+  mu = as_fractions(task_weights)
   relative = (mu[:-1] - mu[-1]).T
-  seen = exact_rows(hmm.initial_probs)[:, None] * exact_rows(hmm.emission_matrix)
-  wanted = exact_rows(silent_probs)[:, None] * relative
+  seen = fraction_rows(hmm.initial_probs)[:, None] * fraction_rows(hmm.emission_matrix)
+  wanted = fraction_rows(silent_probs)[:, None] * relative
   # Each row of the system is an equation and may have a scale of its own.
   system = np.array([as_integers(row)[0] for row in reach.basis @ np.hstack([seen, wanted])], object)
   num_tokens = seen.shape[1]

@@ -69,8 +69,8 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   features, labels = float64(features), np.asarray(labels)
   pairs = all_pairs(labels, num_classes)
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
-  found, weights = _largest_margin(rows)
-  margin, head = float((rows @ found).min()), found.reshape(num_classes, -1).T
+  flat_head, weights = _largest_margin(rows)
+  margin, head = float((rows @ flat_head).min()), flat_head.reshape(num_classes, -1).T
   if margin > tolerance:
     return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
   chosen = weights > tolerance * weights.max()

@@ -149,7 +149,7 @@ def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: in
 
 
 @arguments.converted
-def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
+def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: Any) -> Task:
   """Draw `task_weights` until the first `num_train` inputs do not all share one label.
 
   Args:
@@ -157,7 +157,7 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
     state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of `memory_probs`;
       training inputs first.
     num_train: how many of them are training inputs.
-    **how: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
+    **options: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
 
   Raises:
     ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
@@ -167,7 +167,7 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
   True
   """
   for redraws in range(_MAX_REDRAWS):
-    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
+    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **options)
     task = labelled(weights, state_probs)
     if np.ptp(task.labels[:num_train]):
       return task._replace(redraws=redraws)

@@ -1,6 +1,5 @@
 """What is launched elsewhere: scripts that shellcheck passes, manifests that fit the published types and our flags."""
 
-import pathlib
 import subprocess
 import sys
 
@@ -10,8 +9,8 @@ from kubeflow_trainer_api import models
 import pytest
 import yaml
 
-from experiments import main as main_lib
-from experiments.pipeline import sweep
+from experiments.settings.config import parse
+from experiments.settings.trial import chosen, trials
 from experiments.studies import registry
 
 LAUNCH = ROOT / 'launch'
@@ -57,8 +56,8 @@ def test_a_job_has_a_pod_for_each_trial():
   """As many completions as its config has trials; its last pod runs the last one, by flags that are taken."""
   manifest = _manifest('k8s_indexed_job.yaml')
   count = manifest['spec']['completions']
-  numbers, grid = _chosen(manifest['spec'], str(count - 1))
-  assert numbers == [len(grid) - 1] == [count - 1]
+  numbers, num_trials = _chosen(manifest['spec'], str(count - 1))
+  assert numbers == [num_trials - 1] == [count - 1]
   assert manifest['spec']['completionMode'] == 'Indexed'
 
 
@@ -70,18 +69,17 @@ def test_a_jobset_has_a_slice_for_the_grid():
   height, width = map(int, pod['nodeSelector']['cloud.google.com/gke-tpu-topology'].split('x'))
   chips = int(pod['containers'][0]['resources']['limits']['google.com/tpu'])
   assert job['parallelism'] == job['completions'] == height * width / chips
-  numbers, grid = _chosen(job)
-  assert numbers == list(range(len(grid)))
+  numbers, num_trials = _chosen(job)
+  assert numbers == list(range(num_trials))
 
 
 def _chosen(job, index=''):
-  """The numbers of the trials that a pod of a job runs, and their grid; exit code 2 of it is not tried again."""
+  """The numbers of the trials that a pod runs, and how many there are; its exit code 2 is not tried again."""
   *_, refused = job['podFailurePolicy']['rules']
   assert refused['action'] in ('FailIndex', 'FailJob') and refused['onExitCodes'] == {'operator': 'In', 'values': [2]}
   (container,) = job['template']['spec']['containers']
   assert container['command'] == ['python', '-m', 'experiments.main']
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
-  values, config = main_lib.parse(['main', *arguments])
-  settings = registry.from_config(config)
-  grid = sweep.trials(settings, pathlib.Path(values.workdir))
-  return sweep.chosen(values.trials, grid), grid
+  values, config = parse(['main', *arguments], registry.SETTINGS, ['run'])
+  num_trials = len(trials(registry.from_config(config)))
+  return chosen(values.trials, num_trials), num_trials

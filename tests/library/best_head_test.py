@@ -25,7 +25,7 @@ def num_right(found, features, labels):
 def is_proof(features, labels, inputs):
   """Decide it for two classes, the floats being the fractions that they stand for."""
   pairs = [(index, 1 - label) for index, label in enumerate(labels[inputs])]
-  return exact_certificate(rationals.exact(features[inputs]), labels[inputs], pairs, 2) is not None
+  return exact_certificate(rationals.as_fractions(features[inputs]), labels[inputs], pairs, 2) is not None
 
 
 def most_by_half_planes(features, labels):
@@ -80,9 +80,9 @@ def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
   """Every posterior, against exact arithmetic on the same floats, and the bound is no more than a thousandfold."""
   hmm = float32_hmm(0, 4, 5)
   tokens = np.insert(np.random.default_rng(0).integers(5, size=(3, 8)), 0, 5, axis=1)
-  chain = hmm._make(map(rationals.exact, hmm))
+  chain = hmm._make(map(rationals.as_fractions, hmm))
   exact = [rationals.state_probs(chain, rationals.likelihood_rows(chain, text), 0, True) for text in tokens.tolist()]
-  error = np.abs(rationals.exact(tasks.first_state_probs(hmm, tokens)) / np.array(exact) - 1).max()
+  error = np.abs(rationals.as_fractions(tasks.first_state_probs(hmm, tokens)) / np.array(exact) - 1).max()
   assert 0 < error < best_head_lib.relative_error(hmm, 9) < 1000 * error
 
 

@@ -7,7 +7,10 @@ from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import trial as trial_lib
+from experiments.records import trials
+from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +21,9 @@ def test_programs_are_compiled_once(tmp_path):
   jax.clear_caches()
   counts = [count_of_programs()]
   for number in range(2):
-    trial = trial_lib.Trial(settings, Point(4), number, tmp_path)
+    folder = TrialFolder(Trial(settings, Point(4), number), tmp_path)
     with compiling_fast():
-      trial_lib.run(trial, QUIET)
+      trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
     counts.append(count_of_programs())
   # Programs for single operations outside of a larger one add up: whole smoke runs had 78, and have 40.
   assert counts[0] < counts[1] == counts[2] <= counts[0] + 16

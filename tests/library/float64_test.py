@@ -9,7 +9,8 @@ import pytest
 import hmm_jax as hj
 from hmm_jax._support import float64
 from hmm_jax.distributions import processes
-from hmm_jax.inference.posterior import last_filtered, probs_between
+from hmm_jax.inference.pairs import probs_between
+from hmm_jax.inference.posterior import last_filtered
 from hmm_jax.tuning import tasks
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')

@@ -10,7 +10,8 @@ import pytest
 
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import to_hmm
-from hmm_jax.inference.posterior import forward_backward, probs_between
+from hmm_jax.inference.pairs import probs_between
+from hmm_jax.inference.posterior import forward_backward
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rationals import exact_hmm, path_weights
 
-from hmm_jax._support.rational.algebra import exact
+from hmm_jax._support.rational.algebra import as_fractions
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.tuning.reachable import linear_score, reachable
 
@@ -34,7 +34,8 @@ def test_linear_is_what_least_squares_over_all_texts_leaves_nothing_of():
     mu, silent = rng.integers(-3, 4, (3, hmm.num_states)) / 4, hmm.initial_probs @ hmm.transition_matrix
     found, rows = linear_score(hmm, reachable(hmm, length), mu, silent), likelihoods(hmm, length)
     relative = (mu[:-1] - mu[-1]).T
-    G, scores = (rows * exact(hmm.initial_probs)) @ exact(hmm.emission_matrix), (rows * exact(silent)) @ exact(relative)
+    G = (rows * as_fractions(hmm.initial_probs)) @ as_fractions(hmm.emission_matrix)
+    scores = (rows * as_fractions(silent)) @ as_fractions(relative)
     fit = np.linalg.lstsq(np.float64(G), np.float64(scores))[0]
     assert (found.head is not None) == np.allclose(np.float64(G) @ fit, np.float64(scores), rtol=0, atol=1e-9)
     if found.head is not None:

@@ -10,11 +10,13 @@ from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import checkpoints
+from experiments.records import checkpoints, trials
 from experiments.records.files import read_json_lines
+from experiments.records.trials import TrialFolder
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
+from experiments.settings.trial import Trial
 from hmm_jax.distributions.hmm import random_hmm
 from hmm_jax.distributions.sampling import sample_corpus
 
@@ -59,31 +61,31 @@ def test_checkpoints_to_come_need_room(tmp_path, monkeypatch):
   The room is that where shared models lie.
   """
   settings = settings_of('smoke', pretrained=str(tmp_path / 'models'))
-  trials = [trial_lib.Trial(settings, Point(4), number, tmp_path / 'work') for number in range(2)]
-  (trials[0].pretrained_directory / checkpoints.NAME / '20').mkdir(parents=True)
+  folders = [TrialFolder(Trial(settings, Point(4), number), tmp_path / 'work') for number in range(2)]
+  (folders[0].pretrained_directory / checkpoints.NAME / '20').mkdir(parents=True)
   free = {tmp_path / 'models': 5 * pretraining.state_bytes(settings)}
   monkeypatch.setattr(pretraining.storage, 'free_bytes', free.__getitem__)
   with pytest.raises(SettingsError, match='free bytes in .*models is [0-9]+; valid is at least'):
-    pretraining.check_disk(trials)
+    pretraining.check_disk(folders)
   free[tmp_path / 'models'] += 2**22
-  pretraining.check_disk(trials)
+  pretraining.check_disk(folders)
 
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """A trial of each model at three states that has been run."""
   settings = settings_of('smoke', num_states=(3,), methods=('head',))
-  trial = trial_lib.Trial(settings, Point(3), 0, tmp_path_factory.mktemp('finished'))
-  trial_lib.run(trial, QUIET)
-  return trial
+  folder = TrialFolder(Trial(settings, Point(3), 0), tmp_path_factory.mktemp('finished'))
+  trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
+  return folder
 
 
 @pytest.mark.slow
 def test_parameters_along_a_pretraining_are_its_own(finished):
   """At its last step those that it ends with, bit by bit, and others before it."""
-  settings, key = finished.settings, finished.keys().pretraining
+  settings, key = finished.trial.settings, finished.trial.keys().pretraining
   with trial_lib.precisely():
-    hmm, _ = trial_lib.draw(finished)
+    hmm, _ = trial_lib.draw(finished.trial)
     (_, before), (_, last) = pretraining.params_along(settings, hmm, key, (20, 40), QUIET)
     whole = pretraining.pretrained_params(settings, hmm, (), key, finished.pretrained_directory, QUIET)
   assert_same_bits(last, whole)
@@ -97,9 +99,10 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   contents = lambda: {path: path.read_bytes() for path in finished.workdir.glob('pretrained/*/*.jsonl')}
   before = contents()
   assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl'} and len(before) == 2
-  tasks = dataclasses.replace(finished.settings.downstream, num_test=9)
-  settings = dataclasses.replace(finished.settings, downstream=tasks, models=('bert',))
-  trial_lib.run(finished._replace(settings=settings), QUIET)
+  tasks = dataclasses.replace(finished.trial.settings.downstream, num_test=9)
+  settings = dataclasses.replace(finished.trial.settings, downstream=tasks, models=('bert',))
+  other = finished._replace(trial=finished.trial._replace(settings=settings))
+  trial_lib.run(other, trials.plan(other, QUIET), QUIET)
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 

@@ -10,10 +10,11 @@ import pytest
 import rich.console
 from settings_cases import settings_of
 
-from experiments.pipeline import pretraining, sweep
-from experiments.records import environment, files, results, status, trial_records
-from experiments.records.trial_records import Tuned
+from experiments.pipeline import pretraining, queue, sweep
+from experiments.records import environment, files, results, status, trials
+from experiments.records.trials import Tuned
 from experiments.runtime.progress import Reporter
+from experiments.settings.trial import chosen
 
 
 @pytest.fixture
@@ -27,16 +28,13 @@ def begun(monkeypatch):
   """The trials that have begun, in order: each takes a minute, and leaves one record."""
   order = []
 
-  def run(trial, reporter):
-    if not trial.missing():
-      return False
-    order.append((trial.point.num_states, trial.trial))
-    trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
-    files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
+  def run(folder, missing, reporter):
+    order.append((folder.trial.point.num_states, folder.trial.number))
+    trials.add(folder, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
+    files.write_json_lines(folder.directory / 'timing.jsonl', [{'trial_id': folder.trial.id}])
     reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
-    return True
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
   return order
 
 
@@ -70,7 +68,7 @@ def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
 @pytest.mark.parametrize(('text', 'numbers'), [('', [*range(6)]), ('5,0,2-3,3', [0, 2, 3, 5])])
 def test_trials_are_chosen_by_number(text, numbers):
   """Numbers and ranges, each trial once and in order; nothing is all."""
-  assert sweep.chosen(text, range(6)) == numbers
+  assert chosen(text, 6) == numbers
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
@@ -94,7 +92,7 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
   left = sweep.merge(more, tmp_path, Reporter(rich.console.Console(quiet=True)))
   assert left == '0 of 6 trials are finished' and _contents(tmp_path) == before
-  assert status.text(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+  assert status.text(sweep.folders(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
@@ -109,17 +107,17 @@ def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
   """Of records and of a model, in one line with what was and what is."""
   here = environment.environment(jax.devices())
   there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
-  (trial, *_) = sweep.trials(settings_of('smoke'), tmp_path).values()
+  folder = sweep.folders(settings_of('smoke'), tmp_path)[0]
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
   monkeypatch.setattr(environment, 'environment', lambda devices: there)
-  trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {})], {})
-  pretraining.note_environment(trial.settings, trial.pretrained_directory, 0, reporter)
+  trials.add(folder, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {})], {})
+  pretraining.note_environment(folder.trial.settings, folder.pretrained_directory, 0, reporter)
   assert not reporter.console.file.getvalue()
   monkeypatch.setattr(environment, 'environment', lambda devices: here)
-  trial_records.plan(trial, reporter)
-  pretraining.note_environment(trial.settings, trial.pretrained_directory, 20, reporter)
+  trials.plan(folder, reporter)
+  pretraining.note_environment(folder.trial.settings, folder.pretrained_directory, 20, reporter)
   difference = f'jaxlib 0.0.1 (here {here["packages"]["jaxlib"]})'
-  names = trial.id, trial.pretrained_directory.name
+  names = folder.trial.id, folder.pretrained_directory.name
   for line, name in zip(reporter.console.file.getvalue().splitlines(), names, strict=True):
     assert name in line and line.endswith(difference)
 
@@ -134,6 +132,6 @@ def test_a_workdir_of_other_settings_says_which(tmp_path):
 
 def test_a_model_that_interrupts_fails_its_trial(settings, tmp_path, monkeypatch):
   """A user's own model is called by trials."""
-  monkeypatch.setattr(sweep.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
+  monkeypatch.setattr(queue.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(sweep.TrialsFailed, match='KeyboardInterrupt'):
     _run(settings, tmp_path, 0)

@@ -11,8 +11,10 @@ import pytest
 from run_cases import any_tokens, pretraining_settings, QUIET
 from settings_cases import settings_of
 
-from experiments.pipeline import trial as trial_lib
+from experiments.pipeline import distance, trial as trial_lib
+from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.tuning.tasks import draw_task_weights
 
@@ -24,32 +26,34 @@ def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypat
   downstream = types.SimpleNamespace(
     inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
   )
-  monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
-  monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
-  monkeypatch.setattr(trial_lib, 'ideal_on_chunks', lambda *_: None)
-  settings = settings_of('smoke', measure__num_inputs=3)
-  _, at_mask, _ = trial_lib.ideals_of(settings, None, downstream, jax.random.key(0))
+  monkeypatch.setattr(distance.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
+  monkeypatch.setattr(distance.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
+  monkeypatch.setattr(distance, 'ideal_on_chunks', lambda *_: None)
+  trial = Trial(settings_of('smoke', measure__num_inputs=3), Point(4), 0)
+  _, at_mask, _ = distance.ideals_of(trial, None, downstream)
   assert at_mask.tolist() == [5, 6, 7]
 
 
 def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch):
   """The very parameters that the pretraining of the same trial is at before its first step."""
-  trial = trial_lib.Trial(pretraining_settings(), Point(4), 0, tmp_path)
+  trial = Trial(pretraining_settings(), Point(4), 0)
   monkeypatch.setattr(trial_lib.pretraining, 'chunked_corpus', any_tokens)
   ((_, start),) = trial_lib.pretraining.params_along(trial.settings, None, trial.keys().pretraining, (0,), QUIET)
-  jax.tree.map(np.testing.assert_array_equal, trial_lib._bert(trial, 'untrained', None, None, QUIET), start)
+  jax.tree.map(
+    np.testing.assert_array_equal, trial_lib._bert(TrialFolder(trial, tmp_path), 'untrained', None, None, QUIET), start
+  )
 
 
 @pytest.mark.parametrize(('number', 'other'), [(0, 1), (1, 0), (2, 1)])
 def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypatch):
   """Pretrained with all that is the other's: its distribution, what it is measured on, its key and its directory."""
-  one, another = (trial_lib.Trial(settings_of('smoke'), Point(4), at, tmp_path) for at in (number, other))
+  one, another = (TrialFolder(Trial(settings_of('smoke'), Point(4), at), tmp_path) for at in (number, other))
   monkeypatch.setattr(trial_lib, 'draw', lambda trial: (trial, 'texts'))
-  monkeypatch.setattr(trial_lib, 'ideals_of', lambda _, *given: given)
+  monkeypatch.setattr(distance, 'ideals_of', lambda *given: given)
   monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given[1:5])
-  keys, ideals = another.keys(), (another, 'texts', another.keys().measure)
+  trial = another.trial
   given = trial_lib._bert(one, 'other_bert', 'own', None, QUIET)
-  assert given == (another, ideals, keys.pretraining, another.pretrained_directory)
+  assert given == (trial, (trial, trial, 'texts'), trial.keys().pretraining, another.pretrained_directory)
 
 
 # Of seed 0. Where one of these changes, the ids of models and trials name other bits than they did: then
@@ -61,9 +65,9 @@ _DRAWN = {
 }
 
 
-def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
+def test_seed_0_draws_what_it_has_always_drawn():
   """A new JAX or flax that draws other documents, tasks or parameters from the same keys is seen here."""
-  trial = trial_lib.Trial(settings_of('smoke'), Point(4), 0, tmp_path)
+  trial = Trial(settings_of('smoke'), Point(4), 0)
   settings, keys = trial.settings, trial.keys()
   hmm = trial_lib.draw_distribution(settings, trial.point, keys.distribution)
   params = jax.jit(settings.bert_module().init)(keys.pretraining, jnp.zeros((1, 1), jnp.int32))
@@ -81,18 +85,18 @@ def test_all_that_is_exact_stays_on_its_device(tmp_path):
   run_on_devices(
     2,
     """
-import pathlib
 import jax
 from experiments.pipeline import downstream, trial
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from hmm_jax.models import sharding
 from hmm_jax.tuning import tasks
 from settings_cases import settings_of
 
 exact = jax.devices()[1]
-sharding.exact_device = lambda: exact
+sharding.float64_device = lambda: exact
 downstream.draw = lambda settings, point, methods, distribution, key, _: tasks.draw_texts(key, distribution, 2, 2, 3)
-drawn = trial.draw(trial.Trial(settings_of('smoke'), Point(4), 0, pathlib.Path()))
+drawn = trial.draw(Trial(settings_of('smoke'), Point(4), 0))
 assert all(leaf.devices() == {exact} for leaf in jax.tree.leaves(drawn))
 """,
   )

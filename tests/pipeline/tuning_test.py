@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 
 import jax
 import numpy as np
@@ -13,9 +12,10 @@ import scipy.special
 import scipy.stats
 from settings_cases import distribution_and_tasks, settings_of
 
-from experiments.pipeline import optimal_heads, trial as trial_lib, tuning
+from experiments.pipeline import optimal_heads, tuning
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
+from experiments.settings.trial import Trial
 from hmm_jax.models.model import ExactModel
 from hmm_jax.tuning import best_head, heads, tuner as tuner_lib
 from hmm_jax.tuning.optimum import whitened_head
@@ -51,7 +51,7 @@ def predictions(distribution, inputs):
 def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
   frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
-  trial = trial_lib.Trial(settings, POINT, 0, pathlib.Path('runs'))
+  trial = Trial(settings, POINT, 0)
   return tuning.tune(tuning.Problem(trial, frozen, method, list(tasks), downstream), QUIET)
 
 

@@ -16,8 +16,9 @@ import rich.console
 from run_cases import QUIET
 from settings_cases import settings_of
 
+from experiments.own import data
 from experiments.pipeline import sweep, verify
-from experiments.records import files, results, user_data
+from experiments.records import files, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
@@ -69,7 +70,7 @@ def _hole(path):
 READERS = {
   'a.json': load_distribution,
   'a.npz': load_distribution,
-  'a.npy': lambda path: user_data.tokens(str(path), 2),
+  'a.npy': lambda path: data.tokens(str(path), 2),
   'a': files.digest,
 }
 

@@ -10,8 +10,8 @@ import pytest
 from run_cases import add_record, exact_settings, lock_elsewhere, OTHER, QUIET
 
 from experiments import main as main_lib
-from experiments.pipeline import pretraining, sweep
-from experiments.records import failures, files, trial_records
+from experiments.pipeline import pretraining, queue, sweep
+from experiments.records import failures, files
 from experiments.runtime import distributed, exit_status, signals
 from hmm_jax._support import nan_guard
 
@@ -19,7 +19,7 @@ from hmm_jax._support import nan_guard
 @pytest.fixture
 def grid(tmp_path):
   """Trials of 4, 6 and 8 states."""
-  return sweep.trials(exact_settings(), tmp_path)
+  return sweep.folders(exact_settings(), tmp_path)
 
 
 @pytest.fixture
@@ -27,16 +27,14 @@ def runs(monkeypatch):
   """Trials fail by the error of their size here, and are done otherwise; those that have begun, in order."""
   errors, begun = {}, []
 
-  def run(trial, reporter):
-    if not trial_records.plan(trial, reporter):
-      return False
-    begun.append(trial.point.num_states)
-    if trial.point.num_states in errors:
-      raise errors[trial.point.num_states]
-    add_record(trial)
-    return True
+  def run(folder, missing, reporter):
+    size = folder.trial.point.num_states
+    begun.append(size)
+    if size in errors:
+      raise errors[size]
+    add_record(folder)
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
   return errors, begun
 
 
@@ -52,15 +50,16 @@ def test_a_trial_that_fails_stops_no_other(grid, runs, tmp_path, error, sentence
   """Whatever it raises. It is kept with its traceback, tried again by another run, and then forgotten."""
   errors, begun = runs
   errors[6] = error
-  trial = grid['|H|=6 trial 0']
+  folder = grid[1]
+  settings = folder.trial.settings
   with pytest.raises(sweep.TrialsFailed, match=f'failed: {sentence};') as failed:
-    sweep.run(trial.settings, tmp_path, QUIET)
+    sweep.run(settings, tmp_path, QUIET)
   assert failed.value.status == code and begun == [4, 6, 8]
-  kept = failures.read(trial.directory)
+  kept = failures.read(folder.directory)
   assert (kept['error'], kept['status']) == (sentence, code) and 'raise errors[' in kept['traceback']
   errors.clear()
-  assert sweep.run(trial.settings, tmp_path, QUIET) is None and begun == [4, 6, 8, 6]
-  assert failures.read(trial.directory) is None
+  assert sweep.run(settings, tmp_path, QUIET) is None and begun == [4, 6, 8, 6]
+  assert failures.read(folder.directory) is None
 
 
 @pytest.mark.parametrize(('codes', 'status'), [((3, 3), 3), ((2, 2), 2), ((2, 3), 1)])
@@ -79,7 +78,7 @@ def test_who_is_stopped_begins_no_other(grid, runs, tmp_path, monkeypatch, error
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)
   monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   with contextlib.suppress(type(error)):
-    assert sweep.fill(grid, range(3), 0.0, QUIET) == []
+    assert queue.fill(grid, range(3), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
 
 
@@ -90,13 +89,13 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch, capsys):
   """
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.models=exact', '--config.methods=head']
   flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1']
-  grid = sweep.trials(exact_settings(num_states=(4, 6, 8, 10, 12, 14)), tmp_path)
-  done, runs, stale, failed, odd, _ = grid.values()
+  grid = sweep.folders(exact_settings(num_states=(4, 6, 8, 10, 12, 14)), tmp_path)
+  done, runs, stale, failed, odd, _ = grid
   add_record(done)
   lock_elsewhere(runs.directory)
   os.utime(lock_elsewhere(stale.directory), (0, time.time() - 3670))
-  for trial in (runs, failed):
-    failures.caught(trial.directory, ValueError('bad\x1b luck'))
+  for folder in (runs, failed):
+    failures.caught(folder.directory, ValueError('bad\x1b luck'))
   files.write_sealed(odd.directory / 'failed.json', {'error': ['x'], 'status': 1})
   before = files.tree(tmp_path).keys()
   monkeypatch.setattr(jax, 'devices', lambda *_: pytest.fail('looks at devices'))

@@ -32,7 +32,7 @@ PROGRAM = """
 import json, os, pathlib, sys
 recorded, out, devices, dying, how = json.loads(sys.argv[1])
 import jax, numpy as np
-from experiments.pipeline import pretraining
+from experiments.pipeline import distance, pretraining
 from experiments.records import checkpoints
 from experiments.runtime import distributed, signals
 from experiments.settings.fields import require, SettingsError
@@ -66,7 +66,7 @@ def save(self, step, state, metrics):
     os.kill(os.getpid(), how)
 
 whole_save, checkpoints.Checkpoints.save = checkpoints.Checkpoints.save, save
-pretraining.measure = lambda *_: {'kl_at_mask': 0.5}
+distance.measure = lambda *_: {'kl_at_mask': 0.5}
 pretraining.chunked_corpus = any_tokens
 out = pathlib.Path(out)
 try:

@@ -9,8 +9,8 @@ import jax
 import pytest
 from run_cases import add_record, exact_settings, lock_elsewhere, QUIET
 
-from experiments.pipeline import pretraining, sweep
-from experiments.records import failures, files, trial_records
+from experiments.pipeline import pretraining, queue, sweep
+from experiments.records import failures, files, trials
 from experiments.runtime import locks
 from experiments.studies import study
 
@@ -61,24 +61,24 @@ def test_whose_lock_was_taken_has_lost_it(tmp_path, change):
       locks.check(tmp_path)
 
 
-def _record_elsewhere(trial):
+def _record_elsewhere(folder):
   """Write the record of a trial as the process that has its lock would."""
   with mock.patch.multiple(locks, check=mock.DEFAULT, may_write=lambda path: True):
-    add_record(trial)
+    add_record(folder)
 
 
 @pytest.fixture
 def grid(tmp_path):
   """Trials of 4, 6 and 8 states."""
-  return sweep.trials(exact_settings(), tmp_path)
+  return sweep.folders(exact_settings(), tmp_path)
 
 
 @pytest.mark.parametrize(
   ('ends', 'begun', 'sentences'),
   [
     (_record_elsewhere, [4, 8], []),
-    (lambda trial: None, [4, 8, 6], []),
-    (lambda trial: failures.caught(trial.directory, ValueError('bad luck')), [4, 8], ['bad luck']),
+    (lambda folder: None, [4, 8, 6], []),
+    (lambda folder: failures.caught(folder.directory, ValueError('bad luck')), [4, 8], ['bad luck']),
   ],
   ids=['done', 'killed', 'failed'],
 )
@@ -86,37 +86,32 @@ def test_what_another_process_works_on_comes_last(grid, monkeypatch, ends, begun
   """It is waited for, and done here only where the other one neither finished it nor failed in it."""
   seen = []
 
-  def run(trial, reporter):
-    if trial.missing():
-      seen.append(trial.point.num_states)
-      add_record(trial)
-    return False
+  def run(folder, missing, reporter):
+    seen.append(folder.trial.point.num_states)
+    add_record(folder)
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
-  other = grid['|H|=6 trial 0']
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
+  other = grid[1]
   failures.caught(other.directory, ValueError('of long ago'))
   path = lock_elsewhere(other.directory)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(other), path.unlink()))
-  failed = sweep.fill(grid, range(3), 0.0, QUIET)
+  failed = queue.fill(grid, range(3), 0.0, QUIET)
   assert seen == begun and [failure.sentence.split(': ')[-1] for failure in failed] == sentences
 
 
 def test_a_trial_that_was_taken_over_is_waited_for(grid, monkeypatch):
   """Its process slept, and another one has it: that one's records count, and it counts as no failure."""
-  begun, trial = [], grid['|H|=4 trial 0']
+  begun, folder = [], grid[0]
 
-  def run(trial, reporter):
-    if not trial.missing():
-      return False
-    with trial_records.session(trial, reporter):
-      begun.append(lock_elsewhere(trial.directory))
-      add_record(trial, accuracy=1.0)
-    return True
+  def run(folder, missing, reporter):
+    with trials.session(folder, reporter):
+      begun.append(lock_elsewhere(folder.directory))
+      add_record(folder, accuracy=1.0)
 
-  monkeypatch.setattr(sweep.trial_lib, 'run', run)
-  monkeypatch.setattr(locks.time, 'sleep', lambda _: (_record_elsewhere(trial), begun[0].unlink()))
-  assert sweep.fill(grid, [0], 0.0, QUIET) == [] and len(begun) == 1
-  assert trial.records()[0]['accuracy'] == 0.5
+  monkeypatch.setattr(queue.trial_lib, 'run', run)
+  monkeypatch.setattr(locks.time, 'sleep', lambda _: (_record_elsewhere(folder), begun[0].unlink()))
+  assert queue.fill(grid, [0], 0.0, QUIET) == [] and len(begun) == 1
+  assert folder.records()[0]['accuracy'] == 0.5
 
 
 def test_who_has_lost_a_lock_writes_renames_and_removes_nothing_below_it(tmp_path):
@@ -134,8 +129,9 @@ def test_who_has_lost_a_lock_writes_renames_and_removes_nothing_below_it(tmp_pat
 
 def test_a_model_and_a_merge_are_locked_while_they_are_made(grid, tmp_path, monkeypatch):
   """A model in its own directory, which experiments share."""
-  trial, seen = grid['|H|=4 trial 0'], []
-  add_record(trial)
+  folder, seen = grid[0], []
+  settings = folder.trial.settings
+  add_record(folder)
 
   def opened(directory):
     seen.append(locks.holder(directory.parent))
@@ -144,8 +140,8 @@ def test_a_model_and_a_merge_are_locked_while_they_are_made(grid, tmp_path, monk
   monkeypatch.setattr(pretraining.checkpoints, 'open_checkpoints', opened)
   monkeypatch.setattr(sweep.results, 'write', lambda *_: seen.append(locks.holder(tmp_path)))
   with pytest.raises(pretraining.OutOfTime):
-    pretraining.pretrained_params(trial.settings, None, (), jax.random.key(0), trial.pretrained_directory, QUIET)
-  sweep.merge(trial.settings, tmp_path, QUIET)
+    pretraining.pretrained_params(settings, None, (), jax.random.key(0), folder.pretrained_directory, QUIET)
+  sweep.merge(settings, tmp_path, QUIET)
   assert [holder.startswith(HERE) for holder in seen] == [True, True]
 
 

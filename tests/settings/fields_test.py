@@ -2,10 +2,9 @@
 
 import pytest
 
-from experiments import main as main_lib
-from experiments.pipeline import sweep
 from experiments.settings import config as config_lib
 from experiments.settings.fields import Group, setting, SettingsError
+from experiments.settings.trial import chosen
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
@@ -66,7 +65,7 @@ def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
 
 def test_lists_may_have_spaces_and_flags_be_unset():
   words = '--config.methods=head , prompt', '--config.debug_nans', '--noconfig.debug_nans'
-  _, config = main_lib.parse(['main', '--config=prompt_vs_head', *words])
+  _, config = config_lib.parse(['main', '--config=prompt_vs_head', *words], registry.SETTINGS, ['run'])
   settings = registry.from_config(config)
   assert settings.methods == ('head', 'prompt') and not settings.debug_nans
-  assert sweep.chosen('0 , 2-3', range(4)) == [0, 2, 3]
+  assert chosen('0 , 2-3', 4) == [0, 2, 3]

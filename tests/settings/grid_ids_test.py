@@ -1,15 +1,13 @@
 """What decides the id of a model, of a trial and of a record, and what is drawn of them."""
 
-import pathlib
-
 import jax
 import jax.numpy as jnp
 import pytest
 from settings_cases import settings_of
 
-from experiments.pipeline.trial import Trial
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
+from experiments.settings.trial import Trial
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
 MEMORY = Point(4, 2, 2)
@@ -18,7 +16,7 @@ MEMORY = Point(4, 2, 2)
 def _same(before, after, point):
   """Whether the ids of model and trial are the same."""
   return tuple(
-    getattr(before, name)(point, 0) == getattr(after, name)(point, 0) for name in ('pretraining_id', 'trial_id')
+    getattr(Trial(before, point, 0), name) == getattr(Trial(after, point, 0), name) for name in ('pretraining_id', 'id')
   )
 
 
@@ -69,29 +67,27 @@ def test_settings_of_tuning_name_the_records_of_their_methods_alone(group, field
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
   assert _same(plain, changed, Point(4)) == NEITHER
-  before, after = ({one: s.fit_id(one, 'bert', {'own_head': ''}) for one in METHODS} for s in (plain, changed))
+  trials = (Trial(settings, Point(4), 0, {'own_head': ''}) for settings in (plain, changed))
+  before, after = ({one: trial.fit_id('bert', one) for one in METHODS} for trial in trials)
   assert {one for one in METHODS if before[one] != after[one]} == methods
 
 
-def _keys(settings, point, trial):
+def _keys(trial):
   """The bits of all keys of a trial."""
-  keys = Trial(settings, point, trial, pathlib.Path('runs')).keys()
-  return [tuple(key) for key in jax.random.key_data(jnp.stack(keys)).tolist()]
+  return [tuple(key) for key in jax.random.key_data(jnp.stack(trial.keys())).tolist()]
 
 
 def test_ids_and_keys_tell_the_points_of_a_grid_apart():
   """Every distribution and trial has ids of its own, and draws by keys of its own; so does another seed."""
   settings = settings_of()
   points = Point(4), Point(10), Point(4, 2, 1), Point(4, 3, 1), MEMORY
-  grid = [(point, trial) for point in points for trial in range(2)]
-  for name in (settings.trial_id, settings.pretraining_id):
-    assert len({name(*at) for at in grid}) == len(grid)
-  keys = [_keys(settings, *at) for at in grid] + [_keys(settings_of(seed=1), Point(4), 0)]
+  grid = [Trial(settings, point, number) for point in points for number in range(2)]
+  assert len({trial.id for trial in grid}) == len({trial.pretraining_id for trial in grid}) == len(grid)
+  keys = [*map(_keys, [*grid, Trial(settings_of(seed=1), Point(4), 0)])]
   assert len({key for some in keys for key in some}) == 6 * len(keys)
 
 
 def test_experiments_share_their_pretrained_models():
   """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""
-  one, other = (settings_of('paper', name) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
-  assert one.pretraining_id(Point(8), 3) == other.pretraining_id(Point(8), 3)
-  assert _keys(one, Point(8), 3) == _keys(other, Point(8), 3)
+  one, other = (Trial(settings_of('paper', name), Point(8), 3) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
+  assert one.pretraining_id == other.pretraining_id and _keys(one) == _keys(other)

@@ -4,10 +4,10 @@ import pytest
 from settings_cases import settings_of
 
 from configs import base
-from experiments.pipeline import sweep
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
+from experiments.studies import grids
 
 CELLS, RIGHT = 'memory_cells', 'memory_vs_vanilla'
 
@@ -55,7 +55,7 @@ def test_settings_at_the_edge_of_what_fits_are_taken():
 
 def test_figures_are_named_as_their_functions():
   """Whatever may be asked for can be drawn."""
-  assert set(dict(config_lib.fields(Settings))['figures'].metadata['choices']) == set(sweep.FIGURES)
+  assert set(dict(config_lib.fields(Settings))['figures'].metadata['choices']) == set(grids.FIGURES)
 
 
 def test_the_two_texts_of_the_paper_and_the_released_code():

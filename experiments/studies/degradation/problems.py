@@ -16,7 +16,7 @@ from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import leaking, with_smallest_singular_value
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import generator
-from hmm_jax.theory.theorems import Limits
+from hmm_jax.theory.theorems import Criteria
 from hmm_jax.tuning import tasks
 
 # Each theorem with the number that its problems are drawn by.
@@ -104,11 +104,11 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
     SettingsError: no HMM is as well conditioned, or no draw is balanced.
   """
   sizes = Sizes({'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem], s.num_tokens, 2)
-  limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # No memory, so stationarity is not tested.
+  criteria = Criteria(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # No memory, so stationarity is not tested.
   for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
     try:
-      drawn = families.draw(theorem, 'planted', key_draw, sizes, limits, s.conditioning)
+      drawn = families.draw(theorem, 'planted', key_draw, sizes, criteria, s.conditioning)
     except ValueError as error:
       raise SettingsError(str(error)) from error
     if drawn.hmm.initial_probs.min() > max(s.leaks) / 2:

@@ -18,7 +18,7 @@ from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
 from experiments.studies.theory.problems import majority
 from experiments.studies.theory.settings import ExamineSettings, longest_length
-from hmm_jax.models.sharding import exact_device
+from hmm_jax.models.sharding import float64_device
 from hmm_jax.theory import assumptions, certificates, comparison, enumeration, texts, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.comparison import Comparison, PredictedProblem
@@ -65,9 +65,9 @@ def _check(settings: ExamineSettings) -> None:
 def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Examine the file, anew on every call."""
   reporter.say(f'examining {settings.distribution}')
-  with jax.default_device(exact_device()):
+  with jax.default_device(float64_device()):
     records = examined(problem_file.load(settings.distribution, settings.seed), settings)
-  made = {'environment': environment.keep(workdir, environment.environment([exact_device()]))}
+  made = {'environment': environment.keep(workdir, environment.environment([float64_device()]))}
   results.write(workdir, settings, [record | made for record in records])
 
 
@@ -91,7 +91,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   found = {'enumerated to length': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
   key, length = jax.random.key(settings.seed), settings.sampled_length + silent
   found['sampled, length'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
-  findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
+  findings = {number: theorems.finding(number, problem, settings.criteria) for number in numbers}
   records = [
     _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
     for finding in findings.values()
@@ -117,7 +117,7 @@ def _construction(
   for kind, tokens in texts.items():
     length = tokens.shape[1]
     try:
-      program = theorems.program(theorem, problem, length, settings.limits)
+      program = theorems.program(theorem, problem, length, settings.criteria)
     except AssumptionError as error:
       yield {**record, 'exists': False, 'reason': str(error)}
       return

@@ -143,7 +143,7 @@ def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.
   """
   hmm, length = one.problem.hmm, settings.impossibility.length
   try:
-    built = theorems.construct('3.6', one.problem, length, settings.limits)
+    built = theorems.construct('3.6', one.problem, length, settings.criteria)
   except AssumptionError:
     return {}
   after_prompt = (built['prompt'][0] * hmm.initial_probs) @ hmm.transition_matrix

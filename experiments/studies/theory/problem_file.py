@@ -11,7 +11,7 @@ Beside the keys that `hmm_jax.distributions.files` reads a file may have
 import jax
 import numpy as np
 
-from experiments.records import user_data
+from experiments.own import data
 from hmm_jax.distributions.files import from_fields, read_fields
 from hmm_jax.distributions.hmm import check_probs, HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
@@ -28,7 +28,7 @@ def load(word: str, seed: int) -> Problem:
   Raises:
     SettingsError: one sentence that names the key, its value and what would be valid.
   """
-  return user_data.read('distribution', word, lambda word: _problem(word, seed))
+  return data.read('distribution', word, lambda word: _problem(word, seed))
 
 
 def _problem(word: str, seed: int) -> Problem:

@@ -100,10 +100,10 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
     key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, number), 3)
     sizes = theorem.sizes(family, index)
     try:
-      problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
+      problem = families.draw(theorem.name, family, key_draw, sizes, settings.criteria, settings.conditioning)
     except ValueError as error:
       raise SettingsError(str(error)) from error
-    program = theorems.program(theorem.name, problem, v.length, settings.limits)
+    program = theorems.program(theorem.name, problem, v.length, settings.criteria)
     found = _texts(problem, program, theorem.padded, v.length, key_text, least)
     drawn = found and _with_task(settings, problem, program, theorem.padded, *found, generator(key_task), tied)
     if drawn:
@@ -129,7 +129,7 @@ def _with_task(
     task: Any = _balanced(settings, problem, program.recovered, predictions, has_mass[::step], rng, tied)
     if task is None:
       return None
-  problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
+  problem = problem._replace(task_weights=task.astype(float), fractions=problem.fractions._replace(task_weights=task))
   drawn = PredictedProblem(problem, program, predictions, has_mass, padded)
   # Where rounding hides that a position is only nearly attended, float64 is right but for the factor. A construction
   # whose factor is wrong elsewhere too finds no HMM that qualifies.
@@ -189,7 +189,7 @@ def _balanced(
   None if none of many draws is. A `tied` task has a sequence whose first and last class tie exactly.
   """
   num_classes, size = problem.task_weights.shape
-  posterior = exact_posterior(problem.exact) if tied else None
+  posterior = exact_posterior(problem.fractions) if tied else None
   for _ in range(_MOST_TASKS):
     weights: Any = small_fractions(random_weights(rng, num_classes, recovered, size))
     if posterior:

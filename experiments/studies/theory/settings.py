@@ -5,7 +5,7 @@ import math
 from experiments.settings.fields import Group, require, setting
 from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TuneSettings
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.theorems import Limits
+from hmm_jax.theory.theorems import Criteria
 
 # The most sequences that are enumerated at a time.
 _MAX_SEQUENCES = 2**20
@@ -73,9 +73,9 @@ class ThresholdSettings(Experiment):
   max_nodes: int = setting('maximum nodes of the search for H* in Assumption 3.5')
 
   @property
-  def limits(self) -> Limits:
+  def criteria(self) -> Criteria:
     thresholds = Thresholds(self.support_threshold, self.rank_threshold)
-    return Limits(thresholds, self.stationarity_tolerance, self.max_nodes)
+    return Criteria(thresholds, self.stationarity_tolerance, self.max_nodes)
 
 
 class ExamineSettings(ThresholdSettings):

@@ -19,7 +19,7 @@ from experiments.runtime.progress import Reporter
 from experiments.studies.theory.problems import draw, majority, text_of, Theorem
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
-from hmm_jax._support.rational.algebra import exact
+from hmm_jax._support.rational.algebra import as_fractions
 from hmm_jax.theory import theorems
 from hmm_jax.theory.comparison import compared, Comparison, PredictedProblem, TOLERANCE
 from hmm_jax.theory.rational_constructions import exact_construction
@@ -58,7 +58,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   drawn = draw(settings, theorem, jax.random.fold_in(key, index), index, mutated)
   rows = [row_of(settings, theorem, drawn)]
   if mutated:
-    wrong = wrong_constructions(theorem.name, drawn.problem, drawn.program, v.length, settings.limits)
+    wrong = wrong_constructions(theorem.name, drawn.problem, drawn.program, v.length, settings.criteria)
     programs = {CONTROL: drawn.program, **wrong}
     rows += [{'mutant': name, **caught(settings, drawn, program)} for name, program in programs.items()]
     rows += _softened(v.temperatures, drawn) if theorem.num_cells else []
@@ -79,7 +79,7 @@ def row_of(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) 
   doubtful = is_near | off_vector | off_direction | found.off_label
   verdicts = _decided(theorem, drawn, found, np.flatnonzero(doubtful & ~refuted))
   trusted = has_mass & ~refuted & ~doubtful
-  is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.limits).holds
+  is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.criteria).holds
   return {
     'assumptions': theorem.assumptions,
     'num_tokens': problem.hmm.num_tokens,
@@ -121,8 +121,8 @@ def _decided(
   """
   if not undecided.size:
     return []
-  recovered, problem, verdicts = drawn.program.recovered, drawn.problem.exact, []
-  weights = exact(theorems.identity_weights(problem.task_weights.shape[1], recovered))
+  recovered, problem, verdicts = drawn.program.recovered, drawn.problem.fractions, []
+  weights = as_fractions(theorems.identity_weights(problem.task_weights.shape[1], recovered))
   by_fractions: Any = exact_construction(problem._replace(task_weights=weights), theorem.name)
   mu = problem.task_weights[:, recovered]
   for index in undecided:

@@ -9,21 +9,21 @@ import numpy as np
 
 from hmm_jax.theory import recovery
 from hmm_jax.theory.problem import MemoryProblem
-from hmm_jax.theory.theorems import identity_weights, Limits, Program
+from hmm_jax.theory.theorems import Criteria, identity_weights, Program
 
 # Changed arrays of a head, by the name of the mistake.
 _Slips = dict[str, dict[str, np.ndarray]]
 
 
 def wrong_constructions(
-  theorem: str, problem: Any, program: Program, length: int, limits: Limits
+  theorem: str, problem: Any, program: Program, length: int, criteria: Criteria
 ) -> dict[str, Program]:
   """The wrong constructions for a theorem's problem, by what is wrong with them."""
   prompts = _wrong_prompts(problem, program.prompt) if len(program.prompt) else {}
   in_prompt = {name: program._replace(prompt=prompt) for name, prompt in prompts.items()}
   match theorem:
     case '3.3':
-      slips = _slips_3_3(problem, program, limits)
+      slips = _slips_3_3(problem, program, criteria)
     case '3.6':
       slips = _slips_3_6(problem, program)
     case _:
@@ -32,10 +32,10 @@ def wrong_constructions(
   return in_prompt | in_head if theorem == '3.6' else in_head | in_prompt
 
 
-def _slips_3_3(problem: Any, program: Program, limits: Limits) -> _Slips:
+def _slips_3_3(problem: Any, program: Program, criteria: Criteria) -> _Slips:
   hmm, silent_probs, weights = problem.hmm, problem.silent_probs, program.head.weights
   mu = identity_weights(hmm.num_states, program.recovered)
-  built = lambda chain, silent: recovery.theorem_3_3(chain, mu, silent, limits.thresholds)['head'].weights
+  built = lambda chain, silent: recovery.theorem_3_3(chain, mu, silent, criteria.thresholds)['head'].weights
   # The two tokens whose rows differ most.
   distances = np.linalg.norm(weights[:, None] - weights, axis=-1)
   pair = [*np.unravel_index(distances.argmax(), distances.shape)]

@@ -4,16 +4,15 @@ Linearity of the score in G, separability of labels, and distance from Assumptio
 """
 
 from collections.abc import Iterator
-import pathlib
 
 import jax
 from jax import Array
 import numpy as np
 
-from experiments.pipeline import trial as trial_lib
+from experiments.pipeline import checks, trial as trial_lib
 from experiments.pipeline.downstream import Downstream
-from experiments.pipeline.trial import Trial
 from experiments.runtime.progress import Reporter
+from experiments.settings.trial import Trial, trials
 from experiments.studies.study import in_parts, Part, Row, Study
 from experiments.studies.theory import prevalence
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
@@ -32,17 +31,12 @@ def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
 
 def _facts(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A record for each task; `key` is unused, since the trials have their own."""
-  found, rows = trials(settings), list[Row]()
+  found, rows = sorted(trials(settings), key=lambda trial: trial.point), list[Row]()
   with reporter.track('HMMs', len(found)) as advance:
     for number, trial in enumerate(found, 1):
       rows += _task_rows(settings, trial)
       advance(number, f'{trial}')
   return rows
-
-
-def trials(settings: WhichTheoremSettings) -> list[Trial]:
-  """A trial for each HMM, by size; its paths are not used."""
-  return [Trial(settings, *draw, pathlib.Path()) for draw in sorted(settings.draws())]
 
 
 def draw(trial: Trial) -> tuple[HMM, Downstream, np.ndarray]:
@@ -78,7 +72,7 @@ def _task_rows(settings: WhichTheoremSettings, trial: Trial) -> Iterator[Row]:
     yield {
       # The first four fields join a record to those of prompt_vs_head.
       'num_states': trial.point.num_states,
-      'trial': trial.trial,
+      'trial': trial.number,
       'task': index,
       'majority_accuracy': float(tasks.majority_accuracy(task.labels[train], labels)),
       'reached_dimension': len(reach.basis),
@@ -131,4 +125,4 @@ def unexplained(features: np.ndarray, scores: np.ndarray) -> float:
   return float(np.sqrt((rest**2).sum() / (centred**2).sum()))
 
 
-STUDY = Study(in_parts(_parts), tables, figures)
+STUDY = Study(in_parts(_parts), tables, figures, checks.check_draws)

@@ -15,21 +15,21 @@ from numpy.typing import ArrayLike
 PRIME = 2**61 - 1
 
 
-def exact(array: ArrayLike) -> np.ndarray:
+def as_fractions(array: ArrayLike) -> np.ndarray:
   """The array as `Fraction`s, float by float, in an array of objects."""
   array = np.asarray(array)
   return np.array([Fraction(value) for value in array.reshape(-1).tolist()], object).reshape(array.shape)
 
 
-def exact_rows(rows: ArrayLike) -> np.ndarray:
+def fraction_rows(rows: ArrayLike) -> np.ndarray:
   """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are exact rationals."""
-  fractions = exact(rows)
+  fractions = as_fractions(rows)
   return fractions / fractions.sum(-1, keepdims=True)
 
 
 def as_integers(array: ArrayLike) -> tuple[np.ndarray, int]:
   """Integers of the same shape, and their common denominator."""
-  fractions = exact(array)
+  fractions = as_fractions(array)
   denominator = math.lcm(*(value.denominator for value in fractions.flat))
   return np.array([int(value * denominator) for value in fractions.flat], object).reshape(fractions.shape), denominator
 

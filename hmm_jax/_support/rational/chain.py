@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax._support.rational.algebra import as_integers, exact, exact_rows
+from hmm_jax._support.rational.algebra import as_fractions, as_integers, fraction_rows
 
 
-class ExactChain(NamedTuple):
+class IntegerChain(NamedTuple):
   """A chain of H states for each of C constant memory configurations; a plain `HMM` has one.
 
   Attributes:
@@ -34,12 +34,12 @@ class ExactChain(NamedTuple):
   configurations: np.ndarray
 
 
-def exact_chain(distribution: Any) -> ExactChain:
+def integer_chain(distribution: Any) -> IntegerChain:
   """The chain of an `HMM` or `MemoryHMM` of floats or `Fraction`s, each row divided by its exact sum."""
-  emissions, configurations = exact_rows(distribution.emission_matrix), np.zeros((1, 0), int)
-  start = exact_rows(distribution.initial_probs)
+  emissions, configurations = fraction_rows(distribution.emission_matrix), np.zeros((1, 0), int)
+  start = fraction_rows(distribution.initial_probs)
   if hasattr(distribution, 'memory_probs'):
-    memory_probs = exact(distribution.memory_probs)
+    memory_probs = as_fractions(distribution.memory_probs)
     configurations = np.indices(memory_probs.shape).reshape(memory_probs.ndim, -1).T
     reads = configurations[:, np.asarray(distribution.cell_index)]
     start = memory_probs[..., None] * start
@@ -47,9 +47,9 @@ def exact_chain(distribution: Any) -> ExactChain:
     emissions, reads = emissions[None], np.zeros((1, emissions.shape[0]), int)
   numerators, denominator = as_integers(emissions[reads, np.arange(reads.shape[1])])
   masked = np.full_like(numerators[..., :1], denominator)
-  return ExactChain(
+  return IntegerChain(
     start=as_integers(start)[0].reshape(reads.shape),
-    moves=as_integers(exact_rows(distribution.transition_matrix))[0],
+    moves=as_integers(fraction_rows(distribution.transition_matrix))[0],
     emissions=emissions,
     reads=reads,
     likelihoods=np.moveaxis(np.concatenate([numerators, masked], axis=-1), -1, 0),
@@ -57,12 +57,12 @@ def exact_chain(distribution: Any) -> ExactChain:
   )
 
 
-def following(chain: ExactChain, tokens: Sequence[int]) -> np.ndarray:
+def following(chain: IntegerChain, tokens: Sequence[int]) -> np.ndarray:
   """P[tokens | M, the state before them] [C, H], in integers up to a positive factor."""
   return _backward(chain, chain.likelihoods[list(tokens)])[-1]
 
 
-def _backward(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
+def _backward(chain: IntegerChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
   """P[the last k rows | M, the state before them] [C, H] for k = 0, ..., T."""
   messages = [np.ones_like(chain.start)]
   for row in rows[::-1]:
@@ -71,7 +71,7 @@ def _backward(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) -> lis
   return messages
 
 
-def leave_one_out(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
+def leave_one_out(chain: IntegerChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
   """P[M, H_i, rows but the i-th] [C, H] at each position i, in integers up to a positive factor.
 
   `rows` are likelihoods [C, H] of what is seen at the T positions, in integers up to a positive factor.
@@ -80,12 +80,12 @@ def leave_one_out(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) ->
   return [before * after for before, after in zip(forward, reversed(_backward(chain, rows[1:])), strict=True)]
 
 
-def by_value_read(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
+def by_value_read(chain: IntegerChain, joint: np.ndarray) -> np.ndarray:
   """Sums [C, H] over all configurations that read the same value: [M, H]."""
   return np.array([(joint * (chain.reads == value)).sum(0) for value in range(len(chain.emissions))])
 
 
-def by_cell(chain: ExactChain, joint: np.ndarray, cell: int) -> np.ndarray:
+def by_cell(chain: IntegerChain, joint: np.ndarray, cell: int) -> np.ndarray:
   """Sums [C, H] over all states and all other cells: [M]."""
   held = chain.configurations[:, cell]
   return np.array([joint[held == value].sum() for value in range(len(chain.emissions))], object)
@@ -96,6 +96,6 @@ def normalised(weights: np.ndarray) -> np.ndarray:
   return weights * Fraction(1, weights.sum() or 1)
 
 
-def token_probs(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
+def token_probs(chain: IntegerChain, joint: np.ndarray) -> np.ndarray:
   """G_i = W p (Proposition C.1) [V] from `leave_one_out` at i; zeros where the evidence is impossible."""
   return normalised(np.tensordot(joint, chain.likelihoods[:-1], axes=((0, 1), (1, 2))))

@@ -40,7 +40,7 @@ def test_laws_that_follow_from_others_do_so_without_rounding(stationary):
   weights = problem_lib.random_weights(rng, 2, np.arange(2), 3)
   drawn = problem_lib.StateProblem(HMM(silent_probs @ moves, moves, emissions), silent_probs, weights)
   problem = problem_lib.with_fractions(drawn)
-  exact = problem.exact
-  jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-14), problem._replace(exact=None), drawn)
+  exact = problem.fractions
+  jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-14), problem._replace(fractions=None), drawn)
   assert (exact.silent_probs @ exact.hmm.transition_matrix == exact.hmm.initial_probs).all()
   assert exact.silent_probs.sum() == 1 and (exact.silent_probs == exact.hmm.initial_probs).all() == stationary

@@ -35,8 +35,9 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
   right = 0
   for seed in range(3):
     floats = problem_of(theorem, seed)
-    problem, with_states = floats.exact, isinstance(floats, StateProblem)
-    exact, of_floats = exact_construction(problem, theorem), exact_construction(floats._replace(exact=None), theorem)
+    problem, with_states = floats.fractions, isinstance(floats, StateProblem)
+    exact = exact_construction(problem, theorem)
+    of_floats = exact_construction(floats._replace(fractions=None), theorem)
     of_label, of_model, mask = exact_hmm(problem), rationals.exact_hmm(problem.hmm), problem.hmm.num_tokens
     prompt = [] if exact.prompt is None else [exact.prompt.reshape(-1)]
     for tokens in texts_of(problem, 2):

@@ -9,7 +9,7 @@ from conftest import at, contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
-from theory_cases import drawn, EXACT, LIMITS
+from theory_cases import CRITERIA, drawn, EXACT
 
 from hmm_jax.models.model import ExactModel
 from hmm_jax.theory import recovery, theorems
@@ -33,7 +33,7 @@ def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
   if not with_states:
     head = Attention(num_classes, hmm.num_states + 1, hmm.memory_size * hmm.num_states, temperature=0.0)
   tuner = tuner_lib.Tuner(ExactModel(hmm.num_tokens), head, tuner_lib.Prompt(1, 0.5))
-  construction = theorems.construct(theorem, problem, 3, LIMITS)
+  construction = theorems.construct(theorem, problem, 3, CRITERIA)
   texts = np.array(list(itertools.product(range(hmm.num_tokens + 1), repeat=3)))
   inputs = np.insert(texts, 0, hmm.num_tokens, axis=1) if with_states else texts
 
@@ -84,22 +84,22 @@ def test_a_theorem_is_refused_where_an_assumption_fails(field, theorem, statemen
     problem = problem._replace(hmm=problem.hmm._replace(**{field: BROKEN[field](getattr(problem.hmm, field))}))
   for build in (theorems.construct, theorems.program):
     with pytest.raises(AssumptionError) as error:
-      build(theorem, problem, 3, LIMITS)
+      build(theorem, problem, 3, CRITERIA)
     assert error.value.finding.statement == f'Assumption {statement}' and not error.value.finding.holds
 
 
 def test_a_number_that_no_statement_has_is_refused():
   problem = contradictory_memory()
   with pytest.raises(ValueError, match="assumption is '4.7'; valid are 3.1"):
-    theorems.finding('4.7', problem, LIMITS)
+    theorems.finding('4.7', problem, CRITERIA)
   with pytest.raises(ValueError, match="theorem is '4.5'; valid are 3.3"):
-    theorems.construct('4.5', problem, 3, LIMITS)
+    theorems.construct('4.5', problem, 3, CRITERIA)
 
 
 def test_the_region_takes_mass_up_to_epsilon_for_none():
   """A posterior that leaves H* by no more than the support threshold counts, one of zeros does not."""
   problem = contradictory_memory()
-  finding = theorems.finding('4.5', problem, LIMITS)._replace(thresholds=Thresholds(0.125, 1e-9))
+  finding = theorems.finding('4.5', problem, CRITERIA)._replace(thresholds=Thresholds(0.125, 1e-9))
   probs = np.array([[0.875, 0.125], [0, 1], [0.75, 0.25], [0, 0]])
   found = recovery.recoverable_positions(problem.hmm, probs, finding)
   assert finding.witness['recoverable_states'].tolist() == [0] and found.tolist() == [True, False, False, False]

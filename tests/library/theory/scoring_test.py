@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import rationals
-from theory_cases import drawn, FAMILIES, LIMITS
+from theory_cases import CRITERIA, drawn, FAMILIES
 
 from hmm_jax.theory import assumptions, padding, scoring, texts, theorems
 from hmm_jax.theory.padding import PaddedSizes
@@ -29,7 +29,7 @@ def with_region(theorem, family):
     supports, every = texts.supports(problem.hmm), texts.all_sequences(problem.hmm.num_tokens, LENGTH)
     inside = texts.possible_sequences(supports, LENGTH)
     if theorem[0] != '3':
-      witness = theorems.finding(theorems.ON_EMISSIONS[theorem], problem, LIMITS).witness
+      witness = theorems.finding(theorems.ON_EMISSIONS[theorem], problem, CRITERIA).witness
       inside = inside[texts.in_region(supports, witness['recoverable_states'], inside)]
     if len(inside):
       rng = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def with_region(theorem, family):
 
 def predicted(theorem, problem, tokens, padded=PADDED):
   """Predictions, and what the theorem's head reads of them."""
-  program = theorems.program(theorem, problem, LENGTH, LIMITS)
+  program = theorems.program(theorem, problem, LENGTH, CRITERIA)
   predictions = scoring.predict(problem, program.prompt, program.finding, tokens, padded)
   head = padding.head(program.head, padded) if padded else program.head
   return program, predictions, scoring.read(predictions, head)[:, : len(program.recovered) + 1]
@@ -54,7 +54,7 @@ def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
     recovered, num_tokens = program.recovered, problem.hmm.num_tokens
     assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
     weights = theorems.identity_weights(problem.task_weights.shape[1], recovered)
-    exact = exact_construction(problem.exact._replace(task_weights=rationals.exact(weights)), theorem)
+    exact = exact_construction(problem.fractions._replace(task_weights=rationals.as_fractions(weights)), theorem)
     for index, text in enumerate(tokens.tolist()):
       text = [token for token in text if token < num_tokens]
       posterior = exact.posterior(text)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from theory_cases import drawn, exact_hmm, in_region_by_definition, LIMITS
+from theory_cases import CRITERIA, drawn, exact_hmm, in_region_by_definition
 
 from hmm_jax.theory import padding, texts, theorems
 from hmm_jax.theory.padding import PaddedSizes
@@ -17,7 +17,7 @@ def test_the_region_is_that_of_the_definition(theorem, seed):
   Possible sequences are found token by token, or among all.
   """
   problem = drawn(theorem, 'unplanted', seed)
-  finding = theorems.finding(theorems.ON_EMISSIONS[theorem], problem, LIMITS)
+  finding = theorems.finding(theorems.ON_EMISSIONS[theorem], problem, CRITERIA)
   states, hmm, num_tokens = finding.witness['recoverable_states'], exact_hmm(problem), problem.hmm.num_tokens
   every, supports = texts.all_sequences(num_tokens, 3), texts.supports(problem.hmm)
   np.testing.assert_array_equal(texts.possible_sequences(supports, 3), every[texts.possible(supports, every)])

@@ -44,7 +44,7 @@ def test_counts_are_those_of_fractions(theorem):
   found = [problems.text_of(of.predictions, index, of.problem) for index in range(len(tokens))]
   posteriors = np.array([exact_posterior(of.problem, hmm, text) for text in found])
   assert posteriors.any(-1).all()
-  scores = posteriors @ of.problem.exact.task_weights.T
+  scores = posteriors @ of.problem.fractions.task_weights.T
   labels, has_mass = scores.argmax(-1), posteriors[:, of.program.recovered].any(-1)
   majority = max(problems.majority(labels), problems.majority(labels[has_mass]))
   # Rounding breaks ties.

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from settings_cases import config_of, settings_of
 
-from experiments.pipeline import process_check, trial as trial_lib
-from experiments.records import results, user_data
-from experiments.records.trial_records import Trial
+from experiments.own import data
+from experiments.pipeline import checks, trial as trial_lib
+from experiments.records import results
+from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from experiments.studies import registry
 from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import save_distribution
@@ -31,10 +33,10 @@ MEMORY = MemoryHMM(
 
 
 def _resolved(workdir, **changes):
-  """The settings of a config with these fields, and the arrays of what they name."""
+  """The settings of a config with these fields, the files that they name read."""
   config = config_of('smoke', **changes)
-  given = user_data.resolve(config, workdir, ())
-  return registry.from_config(config), given
+  data.resolve(config, workdir, ())
+  return registry.from_config(config)
 
 
 def _written(path, content):
@@ -56,7 +58,7 @@ def test_ids_are_of_the_arrays_alone(tmp_path):
     dict(distribution=_written(tmp_path / 'b.npz', processes.mess3(alpha=0.5))),
     dict(distribution='mess3', corpus_file=_written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))),
   )
-  file, name, *_ = ids = [_resolved(tmp_path, **each)[0].pretraining_id(Point(3), 0) for each in changes]
+  file, name, *_ = ids = [Trial(_resolved(tmp_path, **each), Point(3), 0).pretraining_id for each in changes]
   assert file == name and len(set(ids)) == 3
 
 
@@ -64,25 +66,28 @@ def test_ids_of_draws_are_those_on_record():
   """The settings of records of drawn HMMs make the ids that these have had since."""
   folder = DOCS / 'results' / 'small' / 'figure_3_right'
   settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
-  assert row['pretraining_id'] == settings.pretraining_id(Point(*map(row.get, Point._fields)), row['trial'])
+  trial = Trial(settings, Point(*map(row.get, Point._fields)), row['trial'])
+  assert (row['trial_id'], row['pretraining_id']) == (trial.id, trial.pretraining_id)
+  assert row['fit_id'] == trial.fit_id(row['model'], row['method'])
 
 
-def test_what_is_given_takes_the_place_of_draws(tmp_path, monkeypatch):
+def test_what_is_given_takes_the_place_of_draws(tmp_path):
   """Whatever the trial it has the sizes of the process, and is of it."""
   word = _written(tmp_path / 'mine.npz', MEMORY)
-  settings, given = _resolved(tmp_path, distribution=word, memory__label_cell=1)
-  user_data.keep(tmp_path, given)
+  settings = _resolved(tmp_path, distribution=word, memory__label_cell=1)
+  data.keep(settings, tmp_path)
   assert (list(settings.grid()), settings.hmm.num_tokens) == ([Point(3, 2, 2)], 2)
-  monkeypatch.setattr(trial_lib.downstream_lib, 'draw', lambda *_: None)
-  distribution, _ = trial_lib.draw(Trial(settings, Point(3, 2, 2), 1, tmp_path))
+  distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):
   """Where the file itself is gone."""
-  settings, given = _resolved(tmp_path, distribution='mess3')
-  user_data.keep(tmp_path, {'mine-0123456789ab': given[settings.distribution]})
+  settings = _resolved(tmp_path, distribution='mess3')
+  data.keep(settings, tmp_path)
+  (kept,) = (tmp_path / data.FOLDER).iterdir()
+  kept.rename(kept.with_name('mine-0123456789ab.npz'))
   with pytest.raises(SettingsError, match='mine-0123456789ab.npz is missing or failed its checksum'):
     _resolved(tmp_path, distribution='mine.json')
 
@@ -104,8 +109,8 @@ def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
 
 
 def test_a_corpus_is_documents_or_one_stream(tmp_path):
-  assert user_data.tokens(_written(tmp_path / 'a.npy', np.arange(3)), 3).shape == (1, 3)
-  assert user_data.tokens(_written(tmp_path / 'a.txt', '\ufeff0 1 2\n2 1 0\n'), 3).shape == (2, 3)
+  assert data.tokens(_written(tmp_path / 'a.npy', np.arange(3)), 3).shape == (1, 3)
+  assert data.tokens(_written(tmp_path / 'a.txt', '\ufeff0 1 2\n2 1 0\n'), 3).shape == (2, 3)
 
 
 def test_possible_documents_are_those_with_a_path():
@@ -113,7 +118,7 @@ def test_possible_documents_are_those_with_a_path():
   process = MEMORY._replace(emission_matrix=np.array([[[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 0], [1, 0]]]))
   joint, documents = joint_hmm(process), state_paths(2, 4)
   probs = [path_probs(joint, joint.emission_matrix.T[document]).sum() for document in documents]
-  assert process_check.possible(process, documents).tolist() == [prob > 0 for prob in probs]
+  assert data.possible(process, documents).tolist() == [prob > 0 for prob in probs]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +129,13 @@ def test_possible_documents_are_those_with_a_path():
     (dict(cell_index=np.zeros(3, int)), 'one label'),
   ],
 )
-def test_a_process_that_cannot_serve_is_refused(changes, says):
+def test_a_process_that_cannot_serve_is_refused(monkeypatch, changes, says):
   """States that no text comes to, and texts that tell nothing of the cell of the label."""
   sizes = dict(num_states=(3,), memory__sizes=(2,), memory__cells=(2,), memory__label_cell=1)
   settings = settings_of('smoke', 'memory_cells', **sizes, distribution='mine-0123456789ab')
+  monkeypatch.setitem(data._arrays_read, settings.distribution, MEMORY._replace(**changes)._asdict())
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
-    process_check.check(settings, {settings.distribution: MEMORY._replace(**changes)._asdict()})
+    checks.check_draws(settings)
 
 
 @pytest.mark.parametrize('name', ['hmm[1]', 'a.b-1', '\x1b[31m\udcff', 'x' * 245])
@@ -139,11 +145,11 @@ def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
   word = f'~/{name}.json'
   path = storage.located('~') / f'{name}.json'
   _written(path, processes.mess3())
-  settings, given = _resolved(tmp_path, distribution=word)
-  user_data.keep(tmp_path, given)
+  settings = _resolved(tmp_path, distribution=word)
+  data.keep(settings, tmp_path)
   path.unlink()
   for each in (word, settings.distribution):
-    assert _resolved(tmp_path, distribution=each)[0] == settings
+    assert _resolved(tmp_path, distribution=each) == settings
   with pytest.raises(SettingsError, match='^distribution is '):
     _resolved(tmp_path, distribution=f'~/{name}*.json')
 
@@ -151,8 +157,9 @@ def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
 def test_small_numbers_are_kept(tmp_path):
   """A probability that float32 takes for 0 stays in the copy that trials use."""
   process = HMM(np.eye(2)[0], np.array([[1 - 1e-60, 1e-60], [0.5, 0.5]]), np.eye(2))
-  _, given = _resolved(tmp_path, distribution=_written(tmp_path / 'small.npz', process))
-  assert [arrays['transition_matrix'][0, 1] for arrays in given.values()] == [1e-60]
+  settings = _resolved(tmp_path, distribution=_written(tmp_path / 'small.npz', process))
+  data.keep(settings, tmp_path)
+  assert data.load(tmp_path, settings.distribution)['transition_matrix'][0, 1] == 1e-60
 
 
 def test_a_kept_file_is_found_by_its_kind(tmp_path):
@@ -161,8 +168,8 @@ def test_a_kept_file_is_found_by_its_kind(tmp_path):
     distribution=_written(tmp_path / 'mine.json', processes.mess3()),
     corpus_file=_written(tmp_path / 'mine.npy', np.zeros((8, 512), int)),
   )
-  settings, given = _resolved(tmp_path, **words)
-  user_data.keep(tmp_path, given)
+  settings = _resolved(tmp_path, **words)
+  data.keep(settings, tmp_path)
   for path in words.values():
     pathlib.Path(path).unlink()
-  assert _resolved(tmp_path, **words)[0] == settings
+  assert _resolved(tmp_path, **words) == settings

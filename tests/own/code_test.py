@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from run_cases import exact_settings, QUIET
 
-from experiments.pipeline import process_check, sweep
+from experiments.own import code, data
+from experiments.pipeline import checks, sweep
 from experiments.records import load
-from experiments.settings import own_code
 from experiments.settings.fields import SettingsError
+from experiments.studies import grids
 from hmm_jax.distributions.processes import mess3
 from hmm_jax.models.model import ExactModel
 from hmm_jax.tuning.heads import Linear
@@ -25,9 +26,9 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, mo
   """Those that are the exact model and the linear head have their numbers; a changed file changes its own ids alone."""
   ids = []
   for of_model, of_head in (('one', 'one'), ('another', 'one'), ('another', 'another')):
-    model = own_code.Function(lambda hmm, key: (ExactModel(10), hmm), of_model)
-    monkeypatch.setitem(own_code._imported, 'mine:build', model)
-    monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(Linear, of_head))
+    model = code.Function(lambda hmm, key: (ExactModel(10), hmm), of_model)
+    monkeypatch.setitem(code._imported, 'mine:build', model)
+    monkeypatch.setitem(code._imported, 'mine:head', code.Function(Linear, of_head))
     sweep.run(dataclasses.replace(SETTINGS, **METHODS), tmp_path, QUIET)
     records = load(tmp_path).set_index(['model', 'method']).sort_index()
     ids.append(records['fit_id'])
@@ -37,7 +38,7 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, mo
   kept = [(before == after).to_dict() for before, after in itertools.pairwise(ids)]
   assert kept[0] == {pair: pair[0] == 'exact' for pair in numbers.index}
   assert kept[1] == {pair: pair[1] == 'head' for pair in numbers.index}
-  shown = sweep.tables(records.reset_index(), SETTINGS)['accuracy'].frame
+  shown = grids.tables(records.reset_index(), SETTINGS)['accuracy'].frame
   assert {'head\nown model', 'own head\nexact G'} <= set(shown)
 
 
@@ -75,24 +76,25 @@ def _interrupts(*_):
 )
 def test_what_is_no_model_is_refused(monkeypatch, call, valid):
   """Another vocabulary, predictions that ignore other texts or are no probabilities, an exit and an interrupt."""
-  monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
+  monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    process_check.check(SETTINGS, {})
+    checks.check_draws(SETTINGS)
 
 
 def test_what_is_no_head_is_refused(monkeypatch):
   """Before anything is trained."""
-  monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(lambda _: Linear(3), ''))
+  monkeypatch.setitem(code._imported, 'mine:head', code.Function(lambda _: Linear(3), ''))
   with pytest.raises(SettingsError, match=r"^own_head is 'mine:head'.*shape \(2, 3\); valid is \(2, 2\)"):
-    process_check.check(exact_settings(**METHODS), {})
+    checks.check_draws(exact_settings(**METHODS))
 
 
 @pytest.mark.slow
 def test_a_model_is_tried_on_each_size_or_on_the_given_process(monkeypatch):
   tried = []
   call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_states) or hmm)
-  monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
-  process_check.check(dataclasses.replace(SETTINGS, num_states=(4, 6)), {})
+  monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
+  checks.check_draws(dataclasses.replace(SETTINGS, num_states=(4, 6)))
   settings = dataclasses.replace(SETTINGS, num_states=(3,), distribution='mess3-0123456789ab')
-  process_check.check(settings, {settings.distribution: mess3()._asdict()})
+  monkeypatch.setitem(data._arrays_read, settings.distribution, mess3()._asdict())
+  checks.check_draws(settings)
   assert tried == [4, 6, 3]

@@ -6,9 +6,10 @@ import pytest
 from run_cases import add_record, cut, flip
 from settings_cases import settings_of
 
-from experiments.records import files, trial_records
-from experiments.records.trial_records import Trial
+from experiments.records import files, trials
+from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 
 HEAD = (0, 'exact', 'head')
 
@@ -19,14 +20,14 @@ class _Said(list):
   say = list.append
 
 
-def _planned(trial):
+def _planned(folder):
   """What is missing of a trial, and what was said of it."""
   said = _Said()
-  return trial_records.plan(trial, said), said
+  return set(trials.plan(folder, said)), said
 
 
-def _trial(workdir, **changes):
-  return Trial(settings_of('smoke', **changes), Point(4), 0, workdir)
+def _folder(workdir, **changes):
+  return TrialFolder(Trial(settings_of('smoke', **changes), Point(4), 0), workdir)
 
 
 def _names(records):
@@ -34,13 +35,13 @@ def _names(records):
 
 
 @pytest.fixture
-def trial(tmp_path):
+def folder(tmp_path):
   """With the records of two methods."""
   asked = dict(models=('exact',), methods=('head', 'prompt'))
-  trial = _trial(tmp_path, num_states=(4,), **asked, tasks_per_trial=1)
+  folder = _folder(tmp_path, num_states=(4,), **asked, tasks_per_trial=1)
   for method in ('head', 'prompt'):
-    add_record(trial, method=method)
-  return trial
+    add_record(folder, method=method)
+  return folder
 
 
 def test_records_are_those_that_are_asked_for(tmp_path):
@@ -48,8 +49,8 @@ def test_records_are_those_that_are_asked_for(tmp_path):
 
   What is fitted to the exact G alone is not missing on BERT, nor fine-tuning on the exact model, nor a table on any.
   """
-  every = _trial(tmp_path, methods=('head', 'prompt'))
-  fewer = _trial(tmp_path, methods=('head', 'oracle_prompt', 'finetune', 'table'), tasks_per_trial=1)
+  every = _folder(tmp_path, methods=('head', 'prompt'))
+  fewer = _folder(tmp_path, methods=('head', 'oracle_prompt', 'finetune', 'table'), tasks_per_trial=1)
   for model in ('bert', 'exact'):
     for method in ('head', 'prompt'):
       add_record(every, model, method, (0, 1))
@@ -62,17 +63,17 @@ def test_records_are_those_that_are_asked_for(tmp_path):
 def test_another_fit_is_another_record(tmp_path):
   """Records of another ridge stay on file beside their arrays and are not reported; those of schedules stay."""
   asked = dict(models=('exact',), methods=('head', 'head_converged'), tasks_per_trial=1)
-  one, other = (_trial(tmp_path, **asked, converged__ridge=ridge) for ridge in (1e-6, 1e-3))
-  for method in one.methods:
+  one, other = (_folder(tmp_path, **asked, converged__ridge=ridge) for ridge in (1e-6, 1e-3))
+  for method in one.trial.methods:
     add_record(one, method=method)
-  assert one.id == other.id and other.missing() == {(0, 'exact', 'head_converged')}
+  assert one.trial.id == other.trial.id and other.missing() == {(0, 'exact', 'head_converged')}
   add_record(other, method='head_converged')
   assert not one.missing() and not other.missing()
 
 
 def test_a_kill_leaves_nothing_that_counts(tmp_path, monkeypatch):
   """Where it comes before the arrays are written, no record is."""
-  trial, write_whole = _trial(tmp_path, models=('exact',), methods=('head',), tasks_per_trial=1), files.write_whole
+  folder, write_whole = _folder(tmp_path, models=('exact',), methods=('head',), tasks_per_trial=1), files.write_whole
 
   def write(path, content):
     if path.suffix == '.npz':
@@ -81,8 +82,8 @@ def test_a_kill_leaves_nothing_that_counts(tmp_path, monkeypatch):
 
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     patched.setattr(files, 'write_whole', write)
-    add_record(trial)
-  assert trial.records() == [] and trial.missing() == trial.paths().keys()
+    add_record(folder)
+  assert folder.records() == [] and folder.missing() == folder.paths().keys()
 
 
 def _other_number(path):
@@ -106,25 +107,25 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(('suffix', 'damage'), FAULTS)
-def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(trial, suffix, damage):
+def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(folder, suffix, damage):
   """With what it is read with, beside what was renamed before; a corrupt record counts for nobody who looks."""
-  path, renamed = trial.paths()[HEAD], set()
+  path, renamed = folder.paths()[HEAD], set()
   for number in ('', '-2'):
     damage(path.with_suffix(suffix))
     there = [one.name for one in (path, path.with_suffix('.npz')) if one.exists()]
     renamed |= {f'{name}.corrupt{number}' for name in there}
-    assert (HEAD in trial.missing()) == (suffix == '.json')
-    missing, (said,) = _planned(trial)
-    assert missing == {HEAD} == trial.missing() and str(path) in said
-    assert {one.name for one in trial.directory.glob('*.corrupt*')} == renamed
-    add_record(trial)
-    assert _names(trial.records()) == [HEAD, (0, 'exact', 'prompt')]
+    assert (HEAD in folder.missing()) == (suffix == '.json')
+    missing, (said,) = _planned(folder)
+    assert missing == {HEAD} == folder.missing() and str(path) in said
+    assert {one.name for one in folder.directory.glob('*.corrupt*')} == renamed
+    add_record(folder)
+    assert _names(folder.records()) == [HEAD, (0, 'exact', 'prompt')]
 
 
-def test_a_record_of_another_trial_is_made_again(trial):
+def test_a_record_of_another_trial_is_made_again(folder):
   """Where its directory was copied over this one."""
-  other = trial._replace(trial=1)
-  trial.directory.rename(other.directory)
+  other = folder._replace(trial=folder.trial._replace(number=1))
+  folder.directory.rename(other.directory)
   assert other.records() == []
   missing, (first, _) = _planned(other)
-  assert trial.id in first and missing == other.missing() == other.paths().keys()
+  assert folder.trial.id in first and missing == other.missing() == other.paths().keys()

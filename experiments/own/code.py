@@ -16,12 +16,10 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.fields import require, users_program
+from experiments.settings.grid import Settings
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
 from hmm_jax.tuning import heads
-
-# The fields of settings that name a function.
-FIELDS = ('model', 'own_head')
 
 
 class Function(NamedTuple):
@@ -39,14 +37,23 @@ class Function(NamedTuple):
 _imported: dict[str, Function] = {}
 
 
-def import_named(field: str, name: str) -> None:
-  """Import the function that a field names, once a process; nothing for ''. Raises SettingsError where that fails."""
-  if not name or name in _imported:
-    return
-  with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
-    call = pkgutil.resolve_name(name)
-    source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
-    _imported[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
+def import_named(settings: Settings) -> None:
+  """Import the functions that settings name, once a process.
+
+  Call it once JAX is configured, since a module may compute when it is imported. Raises SettingsError if that fails.
+  """
+  for field, name in _named(settings).items():
+    if name not in _imported:
+      with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
+        call = pkgutil.resolve_name(name)
+        source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
+        _imported[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
+
+
+def _named(settings: Settings) -> dict[str, str]:
+  """The functions of settings, by the field that names each."""
+  named = {'model': settings.model, 'own_head': settings.own_head}
+  return {field: name for field, name in named.items() if name}
 
 
 def imported(field: str, name: str) -> Function:
@@ -55,10 +62,9 @@ def imported(field: str, name: str) -> Function:
   return _imported[name]
 
 
-def digests(settings: Any) -> dict[str, str]:
+def digests(settings: Settings) -> dict[str, str]:
   """The digests of the functions of settings, by the field that names each; raises SettingsError as `imported` does."""
-  named = {field: getattr(settings, field) for field in FIELDS}
-  return {field: imported(field, name).digest for field, name in named.items() if name}
+  return {field: imported(field, name).digest for field, name in _named(settings).items()}
 
 
 def own_model(name: str, distribution: Distribution, key: Array) -> tuple[MaskedLM, Any]:
@@ -77,7 +83,6 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
 
 def check_model(name: str, distribution: Distribution, key: Array) -> None:
   """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts."""
-  imported('model', name)
   num_tokens = distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
   texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
@@ -97,13 +102,18 @@ def check_model(name: str, distribution: Distribution, key: Array) -> None:
   require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
 
 
-def check_head(name: str, num_classes: int, num_tokens: int, length: int) -> None:
-  """Raise SettingsError unless the function makes a head of the number of classes, for texts of this length.
+def own_head(settings: Settings) -> heads.Head:
+  """The head that a function makes of the number of classes."""
+  return imported('own_head', settings.own_head).call(settings.downstream.num_classes)
+
+
+def check_head(settings: Settings) -> None:
+  """Raise SettingsError unless the function makes a head of the number of classes, for texts as the settings have them.
 
   The head is hashable, since programs are compiled for it.
   """
-  call = imported('own_head', name).call
-  with users_program('own_head', name, 'a function from the number of classes to a hashable Head'):
-    head = call(num_classes)
+  with users_program('own_head', settings.own_head, 'a function from the number of classes to a hashable Head'):
+    head = own_head(settings)
     hash(head)
-    heads.check_head(head, num_classes, num_tokens, length)
+    length = settings.seen_length('own_head')
+    heads.check_head(head, settings.downstream.num_classes, settings.hmm.num_tokens, length)

@@ -1,7 +1,7 @@
 """A user's own distribution in place of a draw, and a corpus beside it. A workdir has the arrays of both.
 
-Settings and records name them NAME-DIGEST, the digest being of the arrays, and so are their files called. All processes
-of a run have to see the workdir.
+Settings, records and file names say NAME-DIGEST, with a digest of the arrays. All processes of a run have to see the
+workdir.
 """
 
 from collections.abc import Callable, Collection
@@ -15,15 +15,18 @@ import warnings
 
 import numpy as np
 
-from experiments.records import files, trial_records
-from experiments.settings.fields import require, SettingsError
-from experiments.settings.grid import digest
+from experiments.records import files
+from experiments.settings.fields import digest, require, SettingsError
+from experiments.settings.grid import Settings
 from hmm_jax._support.arguments import check_ids
+from hmm_jax._support.blocks import even_size, in_blocks
+from hmm_jax._support.float64 import float64
 from hmm_jax.distributions.files import from_fields, load_distribution
-from hmm_jax.distributions.hmm import HMM
-from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.distributions.processes import NAMED
+from hmm_jax.distributions.hmm import Distribution, token_likelihoods
+from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
+from hmm_jax.inference.posterior import last_filtered
+from hmm_jax.tuning import tasks
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'
@@ -34,25 +37,26 @@ _VALID = {
   'corpus_file': 'an .npy or .txt file of documents of one length',
 }
 
-# By name, and those by reference.
+# Arrays by name.
 Arrays = dict[str, np.ndarray]
-Given = dict[str, Arrays]
+# What this process has read, by reference, which names the content.
+_arrays_read: dict[str, Arrays] = {}
 
 
-def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given:
-  """Set the fields of a grid's config that follow from what is given, and return the arrays of that.
+def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
+  """Read the process and the corpus of a grid's config, and set the fields that follow from them.
 
   A file that is gone is looked for in the workdir, by its name. Raises SettingsError where it is nowhere or malformed,
   and where a field that the command line has `named` contradicts it.
   """
   word, corpus = config.get('distribution'), config.get('corpus_file')
-  # Other experiments read theirs themselves; what is no text the settings refuse.
-  if 'hmm' not in config or not isinstance(word, str):
-    return {}
+  # Other experiments read theirs themselves. The settings reject a value that is not a string.
+  if 'hmm' not in config or not word or not isinstance(word, str):
+    return
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
   reference, arrays = _found('distribution', word, workdir, read_process)
-  given, distribution = {reference: arrays}, from_fields(arrays)
-  # Without a memory one cell of no values.
+  _arrays_read[reference], distribution = arrays, from_fields(arrays)
+  # A plain HMM counts as one memory cell with no values.
   memory = np.shape(arrays.get('memory_probs', []))
   follows: dict[str, Any] = {
     'num_states': (distribution.num_states,),
@@ -67,13 +71,12 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
   if corpus and isinstance(corpus, str):
     read_tokens = lambda word: {'tokens': tokens(word, distribution.num_tokens)}
     reference, arrays = _found('corpus_file', corpus, workdir, read_tokens)
-    changes['corpus_file'], given[reference] = reference, arrays
+    changes['corpus_file'], _arrays_read[reference] = reference, arrays
     follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
   for name in follows.keys() & set(named):
     value = operator.attrgetter(name)(config)
     require(value == follows[name], name, value, f'{follows[name]}, set by {word}')
   config.update_from_flattened_dict(follows | changes)
-  return given
 
 
 def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
@@ -129,7 +132,7 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
   return ids.astype(token_dtype(num_tokens))
 
 
-def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
+def _arrays(distribution: Any) -> Arrays:
   """The fields of a distribution: int32; float32 if that holds each number, as those of a draw; else float64."""
 
   def narrowest(array: np.ndarray) -> np.ndarray:
@@ -145,10 +148,37 @@ def _digest(arrays: Arrays) -> str:
   return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
 
 
-def keep(workdir: pathlib.Path, given: Given) -> None:
-  """Write the arrays of what is given into a workdir."""
-  for reference, arrays in given.items():
-    trial_records.save_arrays(workdir / FOLDER / f'{reference}.npz', arrays)
+def check(settings: Settings) -> Distribution:
+  """The process that this process has read; raise SettingsError if one of its states or a document never occurs."""
+  distribution = from_fields(_arrays_read[settings.distribution])
+  start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
+  never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
+  valid = f'one whose hidden states all occur; states {never[:10]} never occur'
+  require(not never, 'distribution', settings.distribution, valid)
+  if settings.corpus_file:
+    are_possible = possible(distribution, _arrays_read[settings.corpus_file]['tokens'])
+    valid = f'documents of positive probability, unlike document {are_possible.argmin()}, counted from 0'
+    require(are_possible.all(), 'corpus_file', settings.corpus_file, valid)
+  return distribution
+
+
+def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
+  """True for each document [S, T] of positive probability."""
+  rows = lambda block: token_likelihoods(distribution, block, block >= 0)
+  size = even_size(len(documents), documents.shape[1] * distribution.joint_initial_probs.size, tasks.LABELLED_ENTRIES)
+  return in_blocks(lambda block: last_filtered(distribution, rows(block))[1], documents, size) > -np.inf
+
+
+def keep(settings: Settings, workdir: pathlib.Path) -> None:
+  """Write what this process has read for the settings into a workdir, where trials find it."""
+  for reference in _arrays_read.keys() & settings.given.values():
+    files.write_arrays(workdir / FOLDER / f'{reference}.npz', _arrays_read[reference])
+
+
+def copy(settings: Settings, workdir: pathlib.Path, target: pathlib.Path) -> None:
+  """Copy what one workdir has for the settings to another."""
+  for reference in settings.given.values():
+    files.write_arrays(target / FOLDER / f'{reference}.npz', load(workdir, reference))
 
 
 def load(workdir: pathlib.Path, reference: str) -> Arrays:
@@ -158,7 +188,7 @@ def load(workdir: pathlib.Path, reference: str) -> Arrays:
   try:
     arrays = files.read_arrays(path)
   except Exception:
-    # What numpy raises for a damaged archive is of no one class.
+    # numpy raises unrelated exceptions for a damaged archive.
     arrays = {}
   if not reference.endswith(f'-{_digest(arrays)}'):
     raise files.Corrupt(f'{path} is missing or failed its checksum; restore it, or give the file again')

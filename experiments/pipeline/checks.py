@@ -1,0 +1,49 @@
+"""Checks of a grid before anything is written: the user's own things serve, and some trial has tasks."""
+
+from collections.abc import Callable
+import contextlib
+from typing import Any
+
+import jax
+
+from experiments.own import code, data
+from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import Settings
+from experiments.settings.trial import Trial, trials
+from hmm_jax.distributions.hmm import Distribution
+
+
+def check(settings: Settings) -> None:
+  """Raise SettingsError if this machine cannot run a grid of trials, or `check_draws` does."""
+  pretraining.check_machine(settings)
+  check_draws(settings)
+
+
+def check_draws(settings: Settings) -> None:
+  """Raise SettingsError if something of the user's own does not serve, or no process of the grid carries a task."""
+  process_of: Callable[[Trial], Distribution] = trial_lib.drawn_distribution
+  what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
+  if settings.distribution:
+    distribution = data.check(settings)
+    process_of, what = lambda _: distribution, ('distribution', settings.distribution)
+  if settings.own_head:
+    code.check_head(settings)
+  drawn = trials(settings)
+  if settings.model:
+    for trial in drawn[: len(settings.grid())]:
+      code.check_model(settings.model, process_of(trial), trial.keys().pretraining)
+  try:
+    has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
+  except jax.errors.JaxRuntimeError as error:
+    raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
+  law = f'some draw of mu, with downstream.num_nonzero {settings.downstream.num_nonzero}'
+  require(has_tasks, *what, f'one where {law}, gives texts two labels; here all have one label')
+
+
+def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
+  # As trials run, so that they find its programs.
+  with contextlib.suppress(ValueError), trial_lib.precisely():
+    trial_lib.tasks(trial, distribution)
+    return True
+  return False

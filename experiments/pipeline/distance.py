@@ -1,0 +1,61 @@
+"""The distance of a model from the ideal one, on chunks, at the [MASK] of test inputs, and over whole documents."""
+
+import functools
+from typing import Any
+
+import jax
+from jax import Array
+
+from experiments.pipeline.downstream import Downstream
+from experiments.settings.grid import Settings
+from experiments.settings.groups import CorpusSettings
+from experiments.settings.trial import Trial
+import hmm_jax
+from hmm_jax._support import compilation
+from hmm_jax.distributions.hmm import chunk_start, Distribution
+from hmm_jax.models import bayes_gap, masking
+from hmm_jax.models.model import MaskedLM
+
+# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
+# on documents with one at each position in turn.
+Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
+# Fields of records that `measure` fills: the number of the ideal and the field of its `Gap`.
+_MEASURES = {
+  'mlm_loss': (0, 'loss'),
+  'bayes_floor': (0, 'floor'),
+  'excess_mlm_loss': (0, 'kl'),
+  'kl_at_mask': (1, 'kl'),
+  'tv_at_mask': (1, 'total_variation'),
+  'kl_over_positions': (2, 'kl'),
+  'tv_over_positions': (2, 'total_variation'),
+}
+# The same fields without a model.
+UNMEASURED = dict.fromkeys(_MEASURES)
+
+
+def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
+  """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
+  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
+  return {name: getattr(gaps[which], what) for name, (which, what) in _MEASURES.items()}
+
+
+def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) -> Ideals:
+  """The ideal model's predictions on what pretrained models are measured on."""
+  settings, measure = trial.settings, trial.settings.measure
+  test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
+  how = measure.num_chunks, settings.corpus, settings.corruption()
+  return (
+    jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *how)),
+    bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
+    bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4), compiler_options=compilation.ONCE)
+def ideal_on_chunks(
+  key: Array, distribution: Distribution, num_chunks: int, corpus: CorpusSettings, corruption: masking.Corruption
+) -> bayes_gap.Ideal:
+  """The ideal predictions on corrupted chunks, of the distribution as seen from a chunk's start."""
+  at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
+  chunks = hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
+  return bayes_gap.ideal_under_corruption(jax.random.fold_in(key, 1), at_chunk, corruption, chunks)

@@ -1,0 +1,151 @@
+"""The files of a trial: which records are asked for, which are on file, and adding records with their tuned arrays."""
+
+from collections.abc import Iterator, Mapping
+import contextlib
+import itertools
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments.records import environment as environments, files, results
+from experiments.records.results import Record
+from experiments.runtime import locks, storage, timing
+from experiments.runtime.progress import Reporter
+from experiments.settings.methods import METHODS
+from experiments.settings.trial import Trial
+
+# The field of a record that has the SHA-256 of its tuned arrays.
+_ARRAYS = 'arrays_sha256'
+
+
+class Name(NamedTuple):
+  """The name of a record within its trial."""
+
+  task: int
+  model: str
+  method: str
+
+
+class TrialFolder(NamedTuple):
+  """The files of a trial in the workdir of a run."""
+
+  trial: Trial
+  workdir: pathlib.Path
+
+  @property
+  def directory(self) -> pathlib.Path:
+    return self.workdir / 'trials' / self.trial.id
+
+  @property
+  def pretrained_directory(self) -> pathlib.Path:
+    shared = self.trial.settings.pretrained
+    return (storage.located(shared) if shared else self.workdir / 'pretrained') / self.trial.pretraining_id
+
+  def paths(self) -> dict[Name, pathlib.Path]:
+    """The file of each requested record, in order; a method has records only on models where it makes sense.
+
+    Tuned arrays lie beside it, with suffix .npz.
+    """
+    settings, directory = self.trial.settings, self.directory
+    pairs = itertools.product(sorted(settings.tuned_models), sorted(self.trial.methods))
+    fit_ids = {pair: self.trial.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
+    return {
+      Name(task, model, method): directory / f'{model}-{method}-{fit_id}-task{task}.json'
+      for task in range(settings.tasks_per_trial)
+      for (model, method), fit_id in fit_ids.items()
+    }
+
+  def records(self) -> list[Record]:
+    """The requested records that exist and parse, by task, model and method; other files are ignored."""
+    found, trial_id = [], self.trial.id
+    for name, path in self.paths().items():
+      # Nothing is renamed here: the reader may not hold the lock.
+      with contextlib.suppress(OSError, files.Corrupt):
+        record = _read(path, name, trial_id)
+        # The checksum of the arrays belongs to the file, not to the results.
+        del record[_ARRAYS]
+        found.append(record)
+    return found
+
+  def missing(self) -> set[Name]:
+    """The requested names without a record that parses."""
+    return self.paths().keys() - {Name(*(record[field] for field in Name._fields)) for record in self.records()}
+
+  def absent(self) -> list[Name]:
+    """The requested names without a file; no file is opened."""
+    return [name for name, path in self.paths().items() if not path.exists()]
+
+
+def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
+  """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
+  another trial."""
+  record = files.read_sealed(path, **{_ARRAYS: str})
+  if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items():
+    raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')
+  return record
+
+
+def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
+  """The requested names without an intact record; each record is read once, in process 0.
+
+  The caller holds the trial's lock and makes these records. A corrupt record or array is reported, and both are
+  renamed. Records from environments that may compute other bits are reported.
+  """
+  missing, intact, trial_id = list[Name](), list[Record](), folder.trial.id
+  for name, path in folder.paths().items():
+    arrays = path.with_suffix('.npz')
+    try:
+      record = _read(path, name, trial_id)
+      if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
+        raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
+      intact.append(record)
+      continue
+    except FileNotFoundError:
+      pass
+    except ValueError as error:
+      moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
+      reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
+    missing.append(name)
+  made = environments.load(folder.workdir, intact).values() if missing else ()
+  for different in environments.differing(made, environments.environment(jax.devices())):
+    reporter.say(f'existing records of trial {trial_id} come from another environment: {different}')
+  return missing
+
+
+class Tuned(NamedTuple):
+  """A tuned task: its number, what was trained (numpy arrays), and the fields that its record gets."""
+
+  task: int
+  trainable: Any
+  measured: dict[str, Any]
+
+
+@contextlib.contextmanager
+def session(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
+  """Run a trial inside; at its end, add the time of each phase to its directory."""
+  before = reporter.clock.spent()
+  try:
+    yield
+  finally:
+    spent = timing.difference(reporter.clock.spent(), before)
+    # A disk that refuses this line has refused a record before; show that error.
+    with contextlib.suppress(OSError):
+      files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
+
+
+def add(folder: TrialFolder, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:
+  """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
+  paths, trial = folder.paths(), folder.trial
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
+  for one in outcome:
+    name = Name(one.task, model, method)
+    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
+    record |= {'trial': trial.number, **name._asdict()}
+    # A tuned method may have taken hours, in which the lock was lost.
+    locks.check(folder.directory)
+    made = environments.keep(folder.workdir, environments.environment(jax.devices()))
+    # The arrays come first: a kill in between leaves nothing that counts.
+    digest = files.write_arrays(paths[name].with_suffix('.npz'), one.trainable)
+    record |= {**one.measured, **gap, **ids, 'environment': made, _ARRAYS: digest}
+    files.write_sealed(paths[name], record)
