@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hmm_jax._support.rational.algebra import exact_rows
+from hmm_jax._support.rational.algebra import fraction_rows
 from hmm_jax.distributions.hmm import HMM
 
 
@@ -60,7 +60,7 @@ def sticky_chain(num_states: int, num_tokens: int) -> HMM:
   >>> needed.joint.ranks, needed.marginals.masks, needed.marginals.ranks
   ([3, 5, 6], None, [3, 3, 3, 3, 3, 3])
   """
-  powers = [[pow(state + 1, token, 37) for token in range(num_tokens)] for state in range(num_states)]
+  powers = np.arange(1, num_states + 1)[:, None].astype(object) ** np.arange(num_tokens) % 37
   return _from_uniform(1 + 9 * num_states * np.eye(num_states, dtype=int), powers)
 
 
@@ -81,4 +81,4 @@ def cycle(tokens: Sequence[int], stay: int = 0) -> HMM:
 
 def _from_uniform(transitions: Any, emissions: Any) -> HMM:
   """An HMM of rows that are divided by their sums."""
-  return HMM(*map(exact_rows, (np.ones(len(transitions), int), transitions, np.array(emissions, int))))
+  return HMM(*map(fraction_rows, (np.ones(len(transitions)), transitions, emissions)))

@@ -22,7 +22,7 @@ import numpy as np
 
 from hmm_jax._support.float64 import float64
 from hmm_jax._support.rational.algebra import modular_pivots, PRIME, row_reduced
-from hmm_jax._support.rational.chain import exact_chain
+from hmm_jax._support.rational.chain import integer_chain
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.tuning.reachable import reachable
 
@@ -113,20 +113,21 @@ def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.
   Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most the number of tokens in use;
   to the marginals it adds one less, as their columns have the sum pi. A rank that attains its bound is exact.
   """
-  chain = exact_chain(hmm)
+  chain = integer_chain(hmm)
   integers = [chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T]
   num_used = np.count_nonzero(integers[-1].any(0))
   if basis is _modular_basis:
     integers = [array % PRIME for array in integers]
-  ranks, ratios = [1], list[float]()
+  ranks, ratios = [1], []
   pasts = zip(_pasts(HMM(*integers), joint, basis), _pasts(HMM(*map(float64, hmm)), joint, _factor))
   for (_, columns), (law, factor) in itertools.islice(pasts, hmm.num_states):
-    most = min(hmm.num_states, ranks[-1] * num_used if joint else ranks[-1] + num_used - 1)
+    most = ranks[-1] * num_used if joint else ranks[-1] + num_used - 1
     ranks.append(columns.shape[1])
     values = np.linalg.svd(factor / np.where(law > 0, law, 1)[:, None], compute_uv=False)
-    ratios.append(float(values[hmm.num_states - 1 :].sum() / values[0]))
+    ratios.append(values[hmm.num_states - 1 :].sum() / values[0])
     reached = basis(futures @ columns).shape[1]
-    if basis is _modular_basis and (ranks[-1] < most or reached < min(len(futures), most)):
+    is_proof = ranks[-1] == min(most, hmm.num_states) and reached == min(most, len(futures))
+    if basis is _modular_basis and not is_proof:
       return _mask_count(hmm, futures, joint, _exact_basis)
     if reached == len(futures):
       return MaskCount(len(ratios), ranks[1:], ratios)
@@ -140,7 +141,7 @@ def _pasts(
 
   J of k + 1 masks is A^T J, times the columns of W entry by entry. Marginals are A^T J and those of the last mask.
   """
-  law, moves, emission_matrix = map(np.asarray, hmm)
+  law, moves, emission_matrix = (np.asarray(field, np.result_type(field, np.float64)) for field in hmm)
   columns = law[:, None] * emission_matrix
   while True:
     columns = compressed(columns)
