@@ -118,13 +118,13 @@ def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.
   num_used = np.count_nonzero(integers[-1].any(0))
   if basis is _modular_basis:
     integers = [array % PRIME for array in integers]
-  ranks, ratios = [1], []
+  ranks, ratios = [1], list[float]()
   pasts = zip(_pasts(HMM(*integers), joint, basis), _pasts(HMM(*map(float64, hmm)), joint, _factor))
   for (_, columns), (law, factor) in itertools.islice(pasts, hmm.num_states):
     most = ranks[-1] * num_used if joint else ranks[-1] + num_used - 1
     ranks.append(columns.shape[1])
     values = np.linalg.svd(factor / np.where(law > 0, law, 1)[:, None], compute_uv=False)
-    ratios.append(values[hmm.num_states - 1 :].sum() / values[0])
+    ratios.append(float(values[hmm.num_states - 1 :].sum() / values[0]))
     reached = basis(futures @ columns).shape[1]
     is_proof = ranks[-1] == min(most, hmm.num_states) and reached == min(most, len(futures))
     if basis is _modular_basis and not is_proof:
