@@ -1,4 +1,4 @@
-"""Facts about k masks before a text and a prompt behind one: every word and text enumerated, path by path in fractions."""
+"""Facts about k masks before a text and a prompt behind one: every word and text, path by path in fractions."""
 
 from fractions import Fraction
 import itertools
@@ -37,12 +37,17 @@ def futures(hmm, length):
   return law(anywhere, [(None, *text) for text in texts], 0), texts
 
 
+def pasts(hmm, masks, joint):
+  """P[word, H_1] [n, H] of every word of k tokens up to that of H_1, or of every token in every place."""
+  words = itertools.product([*range(hmm.num_tokens), None], repeat=masks)
+  return law(hmm, [word for word in words if word.count(None) == (0 if joint else masks - 1)], masks - 1)
+
+
 def least(hmm, joint):
   """The least k up to |H| for which the law of k masks keeps what texts tell, or None, and the ranks of the laws."""
   S, ranks = futures(hmm, hmm.num_states - 1)[0], []
   for masks in range(1, hmm.num_states + 1):
-    words = itertools.product([*range(hmm.num_tokens), None], repeat=masks)
-    J = law(hmm, [word for word in words if word.count(None) == (0 if joint else masks - 1)], masks - 1)
+    J = pasts(hmm, masks, joint)
     ranks.append(rank(J))
     if rank(J @ S.T) == rank(S):
       return masks, ranks
@@ -69,27 +74,15 @@ def test_masks_needed_are_those_of_every_word_and_text(case):
     assert is_full == [size == CASES[case].num_states for size in count.ranks]
 
 
-def test_the_head_of_k_masks_gives_every_label_on_the_exact_model():
-  """The joint law of two masks by the chain rule, three marginals in one pass; with another prior labels are wrong."""
-  hmm = drawn(5, 4, 2)
-  mu, rho = np.array([[2, -1, 0, 1], [0, 1, 1, -2], [0, 0, 0, 0]]), fraction_rows([1, 2, 3, 4])
-  follows, texts = futures(hmm, 5)
-  labels = ((follows * rho) @ mu.T).argmax(1)
-  in_floats = hj.HMM(*map(np.float64, hmm))
-
-  def read(*masks):
-    tokens = np.array([[*masks, *text] for text in texts])
-    return hj.token_probs(hj.ExactModel(2), in_floats, tokens)[:, : len(masks)]
-
-  first = read(2, 2)[:, 0]
-  joint = np.concatenate([first[:, [v]] * read(v, 2)[:, 1] for v in range(2)], axis=1)
-  for features, masks in ((joint, 2), (read(2, 2, 2).reshape(len(texts), -1), 3)):
-    seen = hj.theory.masks_as_one_token(hmm, masks, joint=features is joint)
-    right = [
-      ((features @ theorem_3_3(seen, mu, prior, EXACT)['head'].weights).argmax(1) == labels).all()
-      for prior in (rho, seen.initial_probs)
-    ]
-    assert right == [True, False]
+@pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
+def test_the_head_of_k_masks_gives_every_label(masks, joint):
+  """The likeliest state by a prior of its own; with another prior labels are wrong."""
+  hmm, prior = drawn(5, 4, 2), fraction_rows([4, 1, 1, 2])
+  follows, _ = futures(hmm, 4)
+  features, seen = follows @ pasts(hmm, masks, joint).T, hj.theory.masks_as_one_token(hmm, masks, joint)
+  heads = [theorem_3_3(seen, np.eye(4), law, EXACT)['head'] for law in (prior, seen.initial_probs)]
+  labels = (follows * prior).argmax(1)
+  assert [((features @ head.weights).argmax(1) == labels).all() for head in heads] == [True, False]
 
 
 def predicted(hmm, prompt, position, texts):
@@ -99,36 +92,28 @@ def predicted(hmm, prompt, position, texts):
 
 
 @pytest.mark.parametrize(
-  ('prompt', 'position', 'length', 'fewest'),
-  [([[1, 0, 0]], 1, 4, 0), ([[1, 0, 0]], 1, 6, 0), ([[1, 1, 1]], 1, 4, 3), ([[1, 3, 6]], 0, 4, 0)],
+  ('prompt', 'position', 'fewest'), [([[1, 0, 0]], 1, 0), ([[1, 1, 1]], 1, 3), ([[1, 3, 6]], 0, 0)]
 )
-def test_a_prompt_is_right_where_no_mask_helps(prompt, position, length, fewest):
+def test_a_prompt_is_right_where_no_mask_helps(prompt, position, fewest):
   """The fewest errors of thresholds on G: a blank row is no prompt, and a row may stand before or behind the [MASK]."""
   hmm = mask_examples.lumpable_past()
-  follows, texts = futures(hmm, length)
+  follows, texts = futures(hmm, 4)
   labels, a = follows @ [2, -1, 0] >= 0, predicted(hmm, prompt, position, texts)[:, 0]
+  # The last is that of the docstring.
   errors = [((a <= threshold) != labels).sum() for threshold in (*a, Fraction(49, 103))]
   assert min(*errors, len(a) - max(errors)) == fewest
-  assert prompt != [[1, 0, 0]] or errors[-1] == 0  # The head of the docstring.
+  assert (errors[-1] == 0) == (prompt == [[1, 0, 0]])
 
 
 @pytest.mark.parametrize(
-  ('mu', 'blanks'),
-  [([[3, 0, -2], [0, 0, 1], [0, 0, 0]], 0), ([[3, 0, -2], [0, 0, 1], [0, 0, 0]], 2), ([[2, -1, 1], [0, 0, 0]], 0)],
+  ('mu', 'blanks'), [(np.diag([1, 0, 1]), 0), (np.diag([1, 0, 1]), 2), ([[2, -1, 1], [0, 0, 0]], 0)]
 )
 def test_an_inner_prompt_gives_every_label(mu, blanks):
-  """Two independent rows, and disjoint hulls of three; with another prior labels are wrong."""
-  (follows, texts), rho = futures(INNER, 4), fraction_rows([3, 1, 2])
-  labels = ((follows * rho) @ np.transpose(mu)).argmax(1)
-  right = []
-  for prior in (rho, INNER.initial_probs):
-    built = hj.theory.inner_prompt(INNER, mu, prior, blanks, EXACT)
+  """Two independent rows and three classes, or disjoint hulls of three rows; with another prior labels are wrong."""
+  (follows, texts), right = futures(INNER, 4), []
+  prior = fraction_rows([3, 1, 2])
+  for assumed in (prior, INNER.initial_probs):
+    built = hj.theory.inner_prompt(INNER, mu, assumed, blanks, EXACT)
     scores = predicted(INNER, built['prompt'], 0, texts) @ as_fractions(built['head'].weights)
-    right.append((scores.argmax(1) == labels).all())
+    right.append((scores.argmax(1) == (follows * prior @ np.transpose(mu)).argmax(1)).all())
   assert right == [True, False]
-
-
-@pytest.mark.parametrize('mu', [[[2, 1, -1], [0, 0, 0]], np.eye(3)])
-def test_hulls_that_meet_and_dependent_rows_of_three_classes_are_refused(mu):
-  with pytest.raises(hj.theory.AssumptionError):
-    hj.theory.inner_prompt(INNER, mu, INNER.initial_probs, 0, EXACT)
