@@ -14,15 +14,8 @@ from hmm_jax.theory import mask_examples, theorem_3_3
 EXACT = hj.theory.Thresholds(support=0.0, rank=1e-9)
 
 
-def drawn(seed, num_states, num_tokens):
-  """Rows with zeros among them; the start is not stationary and has none."""
-  rng = np.random.default_rng(seed)
-  counts = [rng.multinomial(16, np.ones(size) / size, num_states) for size in (num_states, num_states, num_tokens)]
-  return hj.HMM(*map(fraction_rows, (counts[0][0] + 1, *counts[1:])))
-
-
-# P[first token 0 | state] is 1/7 of state 0, 3/4 of state 1 and 2/7 of state 2, one move later.
-INNER = hj.HMM(*map(fraction_rows, ([1, 2, 3], [[1, 2, 0], [0, 1, 2], [2, 0, 1]], [[2, 0], [1, 1], [0, 2]])))
+# The start is not stationary. Of a token one move before a state, P[0 | state] is 1/7, 3/4 and 2/7.
+CHAIN = hj.HMM(*map(fraction_rows, ([1, 2, 3], [[1, 2, 0], [0, 1, 2], [2, 0, 1]], [[2, 0], [1, 1], [0, 2]])))
 
 
 def law(hmm, words, position):
@@ -61,7 +54,7 @@ CASES = {
   'sticky': mask_examples.sticky_chain(4, 2),
   'lazy': mask_examples.cycle([1, 0, 0, 0], stay=1),
   'from one state': mask_examples.cycle([0, 1, 1])._replace(initial_probs=as_fractions([1, 0, 0])),
-  'drawn': drawn(0, 4, 3),
+  'chain': CHAIN,
 }
 
 
@@ -77,10 +70,9 @@ def test_masks_needed_are_those_of_every_word_and_text(case):
 @pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
 def test_the_head_of_k_masks_gives_every_label(masks, joint):
   """The likeliest state by a prior of its own; with another prior labels are wrong."""
-  hmm, prior = drawn(5, 4, 2), fraction_rows([4, 1, 1, 2])
-  follows, _ = futures(hmm, 4)
-  features, seen = follows @ pasts(hmm, masks, joint).T, hj.theory.masks_as_one_token(hmm, masks, joint)
-  heads = [theorem_3_3(seen, np.eye(4), law, EXACT)['head'] for law in (prior, seen.initial_probs)]
+  (follows, _), prior = futures(CHAIN, 4), fraction_rows([3, 1, 2])
+  features, seen = follows @ pasts(CHAIN, masks, joint).T, hj.theory.masks_as_one_token(CHAIN, masks, joint)
+  heads = [theorem_3_3(seen, np.eye(3), law, EXACT)['head'] for law in (prior, seen.initial_probs)]
   labels = (follows * prior).argmax(1)
   assert [((features @ head.weights).argmax(1) == labels).all() for head in heads] == [True, False]
 
@@ -110,10 +102,10 @@ def test_a_prompt_is_right_where_no_mask_helps(prompt, position, fewest):
 )
 def test_an_inner_prompt_gives_every_label(mu, blanks):
   """Two independent rows and three classes, or disjoint hulls of three rows; with another prior labels are wrong."""
-  (follows, texts), right = futures(INNER, 4), []
+  (follows, texts), right = futures(CHAIN, 4), []
   prior = fraction_rows([3, 1, 2])
-  for assumed in (prior, INNER.initial_probs):
-    built = hj.theory.inner_prompt(INNER, mu, assumed, blanks, EXACT)
-    scores = predicted(INNER, built['prompt'], 0, texts) @ as_fractions(built['head'].weights)
+  for assumed in (prior, CHAIN.initial_probs):
+    built = hj.theory.inner_prompt(CHAIN, mu, assumed, blanks, EXACT)
+    scores = predicted(CHAIN, built['prompt'], 0, texts) @ as_fractions(built['head'].weights)
     right.append((scores.argmax(1) == (follows * prior @ np.transpose(mu)).argmax(1)).all())
   assert right == [True, False]
