@@ -58,6 +58,13 @@ def inner_prompt(
   >>> u = inner_prompt(hmm, [[2, 1, -1], [0, 0, 0]], hmm.initial_probs, 2, thresholds)['prompt'][-1]  # disjoint hulls
   >>> bool((u > 0).all())
   True
+  >>> for mu in ([[1, -1, 1], [0, 0, 0]], np.eye(3)):  # hulls that meet, three classes on dependent rows
+  ...   try:
+  ...     inner_prompt(hmm, mu, hmm.initial_probs, 2, thresholds)
+  ...   except AssumptionError:
+  ...     print('refused')
+  refused
+  refused
   """
   seen = masks_as_one_token(hmm, blanks + 2, joint=False)
   weights = assumptions.contrasts(task_weights)

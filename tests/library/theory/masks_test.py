@@ -8,7 +8,7 @@ import pytest
 from rationals import as_fractions, likelihood_rows, path_weights, token_probs
 
 import hmm_jax as hj
-from hmm_jax._support.rational.algebra import fraction_rows, rank
+from hmm_jax._support.rational.algebra import fraction_rows, PRIME, rank
 from hmm_jax.theory import mask_examples, theorem_3_3
 
 EXACT = hj.theory.Thresholds(support=0.0, rank=1e-9)
@@ -54,6 +54,8 @@ CASES = {
   'sticky': mask_examples.sticky_chain(4, 2),
   'lazy': mask_examples.cycle([1, 0, 0, 0], stay=1),
   'from one state': mask_examples.cycle([0, 1, 1])._replace(initial_probs=as_fractions([1, 0, 0])),
+  # P[state 0] is 0 modulo the prime.
+  'prime': mask_examples.cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])),
   'chain': CHAIN,
 }
 
@@ -63,8 +65,10 @@ def test_masks_needed_are_those_of_every_word_and_text(case):
   found = hj.theory.masks_needed(CASES[case])
   for count, joint in ((found.joint, True), (found.marginals, False)):
     assert (count.masks, count.ranks) == least(CASES[case], joint)
-    is_full = [ratio > 1e-9 for ratio in count.singular_value_ratios]
-    assert is_full == [size == CASES[case].num_states for size in count.ranks]
+    M = hj.theory.masks_as_one_token(CASES[case], len(count.ranks), joint).emission_matrix
+    values = np.linalg.svd(np.float64(M), compute_uv=False)
+    ratio = values[-1] / values[0] if count.ranks[-1] == len(M) else 0
+    assert count.singular_value_ratios[-1] == pytest.approx(ratio, abs=1e-9)
 
 
 @pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
