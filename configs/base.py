@@ -194,7 +194,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
 def _schedules(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
   """The groups that are tuning schedules."""
   groups = [value for value in config.values() if isinstance(value, ml_collections.ConfigDict)]
-  return [found for found in groups if 'num_epochs' in found]
+  return [group for group in groups if 'num_epochs' in group]
 
 
 def _paper(config: ml_collections.ConfigDict) -> None:

@@ -11,7 +11,7 @@ Axes in names, for example `likelihoods_TxH`:
 | H | hidden states | script H |
 | M | values of a memory cell | script M |
 | N | memory cells | N |
-| C | configurations of the memory, M^N, 1 where there is none; in a head, classes | |
+| C | configurations of the memory, M^N, 1 if there is none; in a head, classes | |
 | E | joint states, C H; what a model's `embed` returns: joint states for the exact model, D for BERT | |
 | D | width of BERT | |
 | P | prompt length | |

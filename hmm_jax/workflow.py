@@ -28,6 +28,7 @@ import numpy as np
 from hmm_jax import defaults
 from hmm_jax._support import arguments
 from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.sampling import sample_chunks
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
@@ -56,10 +57,10 @@ def pretrain(
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
     steps: of Muon.
-    bert: its sizes; those of the small scale where None. The model that is returned computes in float32.
+    bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, their
       mean in nats, and the distance from the exact G of `hmm` at the [MASK] of texts: `kl_at_mask` in nats and
-      `tv_at_mask`, total variation. Nothing is measured where None.
+      `tv_at_mask`, total variation. Nothing is measured if None.
 
   Raises:
     ValueError: the distribution is not valid, or `bert` is for another vocabulary.
@@ -136,14 +137,13 @@ class DownstreamTask(NamedTuple):
 
     Raises ValueError where `task_weights` do not fit the distribution.
     """
-    inputs, probs = _inputs_and_probs(arguments.distribution(hmm), self)
-    weights = arguments.array('task_weights', self.task_weights)
-    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1:] != probs.shape[1:]:
-      raise ValueError(
-        f'task_weights have shape {weights.shape}; valid is [classes, {probs.shape[1]}], 2 classes or more'
-      )
+    hmm, weights = arguments.distribution(hmm), arguments.array('task_weights', self.task_weights)
+    width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
+    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
+      raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
     if not np.isfinite(weights).all():
       raise ValueError('task_weights have an entry that is not finite; valid are finite numbers')
+    inputs, probs = _inputs_and_probs(hmm, self)
     return inputs, tasks.labelled(self.task_weights, probs).labels
 
 
@@ -211,7 +211,7 @@ class Tuned:
 
   @property
   def prompt(self) -> np.ndarray:
-    """[P, E]. Raises KeyError where none was tuned."""
+    """[P, E]. Raises KeyError if none was tuned."""
     return self.trainable['prompt'][0]
 
   def predict(self, tokens: Array | np.ndarray) -> np.ndarray:
@@ -262,7 +262,7 @@ def tune(
     hmm: what the task's texts are drawn from.
     task: from `draw_task`, or of your own mu: `DownstreamTask(mu, key)`.
     prompt_length: P; 0 tunes the head alone.
-    head: a linear one at the [MASK] where None.
+    head: a linear one at the [MASK] if None.
     schedule: of AdamW.
     report: called after every epoch with the steps so far and its mean `train_loss` in nats.
 

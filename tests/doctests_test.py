@@ -9,7 +9,7 @@ import sys
 from conftest import DOCS
 import pytest
 
-pytestmark = pytest.mark.docs
+pytestmark = [pytest.mark.docs, pytest.mark.usefixtures('without_optimisation')]
 
 _PAGES = sorted((DOCS / 'api').glob('*.md'))
 _MEMBERS = re.compile(r'automodule:: (\S+)\n +:members: ((?:.+,\n)*.+)')

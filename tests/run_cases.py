@@ -7,6 +7,7 @@ import numpy as np
 import rich.console
 from settings_cases import settings_of
 
+from experiments.pipeline import trial as trial_lib
 from experiments.records import trials
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
@@ -45,8 +46,13 @@ def finished_study(study, settings, workdir):
 
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
-  outcome = [trials.Tuned(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
+  outcome = [trials.TunedTask(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
   trials.add(folder, model, method, outcome, {'kl_at_mask': 0.0})
+
+
+def run_trial(folder):
+  """Make the missing records of a trial."""
+  trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
 
 
 def lock_elsewhere(directory):

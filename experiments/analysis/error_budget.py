@@ -1,4 +1,4 @@
-"""The error budget: signed steps from 100% to the accuracy that the paper's protocol reaches, from records alone.
+"""The error budget: signed steps from 100% to the accuracy that the paper's protocol reaches, only from records.
 
 A step is the difference of two methods on the same test inputs, paired by task within the HMM. An interval is over
 HMMs, of the mean over each one's tasks. A negative step means that the next method does better. The best head is fitted
@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.analysis import figures, report, statistics
 from experiments.analysis.report import Points
 from experiments.analysis.statistics import Interval
-from experiments.analysis.tables import Table, table
+from experiments.analysis.table import Table, table
 from experiments.settings.grid import Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS
@@ -104,7 +104,7 @@ def at_most(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
-  """The largest loss of the way, and the p-value of its being above 0 and every other loss; NaN without a test.
+  """The largest loss of the way, and the p-value that it exceeds 0 and all other losses; NaN if untestable.
 
   The p-value is the largest of the t tests of these differences over HMMs, both with the best head found and with the
   upper bound for any head; it is 1 if the two disagree on the largest loss. Heads between these two are not checked.
@@ -184,7 +184,7 @@ def _row(records: pd.DataFrame, way: Way) -> report.Row:
 
 @figures.styled
 def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """A panel for each way and kind of text: the steps at each distribution; None where no way has all stages."""
+  """A panel for each way and kind of text: the steps at each distribution; None if no way has all stages."""
   drawn = list(_complete(records))
   if not drawn:
     return None
@@ -205,9 +205,9 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
 
 @figures.styled
 def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """Accuracy of whitened heads against the ridge, on each model, and against noise on the exact G; a line a size.
+  """Accuracy of whitened heads against the ridge, on each model, and against noise on the exact G; one line per size.
 
-  A model without such a head has no panel; None where none has one.
+  A model without such a head has no panel; None if none has one.
   """
   records = statistics.select(records, method='head_whitened')
   if records.empty:

@@ -1,4 +1,4 @@
-"""Figures, drawn from records alone, all in the style of `figures.mplstyle`."""
+"""Figures, drawn only from records, all in the style of `figures.mplstyle`."""
 
 from collections.abc import Callable, Iterable
 import io
@@ -69,7 +69,7 @@ def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotli
 
 @styled
 def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """Accuracy against |M||H| of attention beside its controls and a linear head; None where no control was run.
+  """Accuracy against |M||H| of attention beside its controls and a linear head; None if no control was run.
 
   A row for each text and a column for each model. A bag of words reads no model, and stands in both columns.
   """
@@ -253,7 +253,7 @@ def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
 
 
 def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> None:
-  """A line for each method on each model, side by side, and the majority class; of each text where there are two."""
+  """A line for each method on each model, side by side, and the majority class; of each text if there are two."""
   lines = records.groupby(['text', 'model', 'method'])
   texts_of = records.groupby('method')['text'].nunique()
   prefix = '{text}: ' if records['text'].nunique() > 1 else ''
@@ -274,7 +274,7 @@ def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {mo
 def draw_majority(
   axes: Axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash: str = '-.'
 ) -> None:
-  """The mean accuracy, or error, of the majority class at each place: a line, or a bar where there is one place."""
+  """The mean accuracy, or error, of the majority class at each place: a line, or a bar if there is one place."""
   means = [values.mean() for values in samples.values()]
   # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
   marker, dash = ('_', '') if len(samples) == 1 else ('', dash)

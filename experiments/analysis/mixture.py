@@ -1,4 +1,4 @@
-"""A mixture that might explain the paper's Figure 3 (left): some of its BERTs predict token frequencies alone.
+"""A mixture that might explain the paper's Figure 3 (left): some of its BERTs predict only token frequencies.
 
 With probability f a task is read from a BERT like ours, otherwise from one on which every reader answers the commonest
 class. f is fitted to the paper's mean of the prompt; its head and its spread are then predicted.
@@ -13,7 +13,7 @@ import scipy.stats
 
 from experiments.analysis import report
 from experiments.analysis.statistics import select
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.table import number, Table, table
 
 # The texts of the paper: a scale of ours that is compared with each, and its tasks of a size.
 _TEXTS = {'later text': ('paper', 20), 'first text': ('paper_v1', 5)}

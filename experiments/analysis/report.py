@@ -1,4 +1,4 @@
-"""The tables of a grid of trials, from records alone."""
+"""The tables of a grid of trials, only from records."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 import itertools
@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.table import number, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS
 
@@ -119,14 +119,14 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   unit = trial if records['trial'].nunique() > 1 else f'task of one {trial}'
   # Contrasts on other models say so in their titles.
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
-  run, found, further = set(records['method']), contrasts(records), further_contrasts(records)
+  run, protocol, further = set(records['method']), contrasts(records), further_contrasts(records)
   main, beyond = run.intersection(MAIN), run.difference(MAIN)
   has_trends = unit == 'HMM' and not any(point.memory_size for point in points)
   rows: dict[str, list[Row]] = {
     'accuracy': [_accuracy_row(point, points, main) for point in points],
-    'differences': list(_difference_rows(points, found, heading)),
+    'differences': list(_difference_rows(points, protocol, heading)),
     'contrasts': list(_difference_rows(points, further, heading)),
-    'trends': list(_trend_rows(found | further, heading)) if has_trends else [],
+    'trends': list(_trend_rows(protocol | further, heading)) if has_trends else [],
     'beside_paper': [
       row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']
     ],
@@ -144,7 +144,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
 def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
-  Methods are paired by task within an HMM; one that makes sense on the exact model alone is read there. Memory and
+  Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
   vanilla text have no HMM in common, so they are compared by Welch's test.
   """
   itself = {point: point for point in statistics.by_point(records)}
@@ -159,14 +159,14 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
 
 def further_contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
-  itself, found = {point: point for point in statistics.by_point(records)}, dict[str, dict[Point, Interval]]()
+  itself, by_title = {point: point for point in statistics.by_point(records)}, dict[str, dict[Point, Interval]]()
   for title, models, pairs in (
     ('{} - {}', ('bert', 'bert'), _PAIRED_BEYOND),
     ('{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED),
     ('{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT),
   ):
-    found |= _differences(records, title, models, pairs, itself, statistics.paired_difference)
-  return found
+    by_title |= _differences(records, title, models, pairs, itself, statistics.paired_difference)
+  return by_title
 
 
 def _differences(
@@ -178,25 +178,25 @@ def _differences(
   difference: Callable[[pd.DataFrame, pd.DataFrame], Interval],
 ) -> dict[str, dict[Point, Interval]]:
   """The difference of each pair of methods, each on its model, by its title, where both sides were run."""
-  found: dict[str, dict[Point, Interval]] = {}
-  for (one, other), (point, second) in itertools.product(pairs, beside.items()):
-    both = _on(models[0], records, point, one), _on(models[1], records, second, other)
+  by_title: dict[str, dict[Point, Interval]] = {}
+  for (minuend, subtrahend), (point, second) in itertools.product(pairs, beside.items()):
+    both = _on(models[0], records, point, minuend), _on(models[1], records, second, subtrahend)
     if all(map(len, both)):
-      name = title.format(METHODS[one].label, METHODS[other].label)
-      found.setdefault(name, {})[point] = difference(*both)
-  return found
+      name = title.format(METHODS[minuend].label, METHODS[subtrahend].label)
+      by_title.setdefault(name, {})[point] = difference(*both)
+  return by_title
 
 
 def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
-  """The records of a method on a model, or on its own if it makes sense on that one alone."""
+  """The records of a method on a model, or on its own model for a method that is defined only there."""
   models = METHODS[method].models
   model = model if model in models else models[0]
   return statistics.select(records, **point._asdict(), model=model, method=method)
 
 
-def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
+def _difference_rows(points: Points, by_title: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
   """A row for each contrast and size: p-value, Holm over sizes, and minimum detectable effect."""
-  for title, differences in found.items():
+  for title, differences in by_title.items():
     corrected = statistics.holm([difference.p_value for difference in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
       yield {
@@ -209,26 +209,30 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]], he
       }
 
 
-def _trend_rows(found: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
+def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
   """A row for each contrast with at least two sizes: over all HMMs, and its rank correlation with |H|."""
-  found = {title: differences for title, differences in found.items() if len(differences) > 1}
-  pooled = [statistics.stratified(one.values for one in differences.values()) for differences in found.values()]
+  by_title = {title: differences for title, differences in by_title.items() if len(differences) > 1}
+  pooled = [
+    statistics.stratified(interval.values for interval in differences.values()) for differences in by_title.values()
+  ]
   trends = []
-  for differences in found.values():
+  for differences in by_title.values():
     of_units = [
       {**point._asdict(), 'unit': unit, 'difference': value}
-      for point, one in differences.items()
-      for unit, value in enumerate(one.values)
+      for point, interval in differences.items()
+      for unit, value in enumerate(interval.values)
     ]
     trends.append(statistics.trend(pd.DataFrame(of_units), 'num_states', 'difference'))
-  corrected = [statistics.holm(p) for p in ([one.p_value for one in pooled], [p_value for _, p_value in trends])]
-  for title, difference, (correlation, _), *p_values in zip(found, pooled, trends, *corrected):
+  corrected = [
+    statistics.holm(p) for p in ([interval.p_value for interval in pooled], [p_value for _, p_value in trends])
+  ]
+  for title, difference, (correlation, _), *p_values in zip(by_title, pooled, trends, *corrected):
     yield {
       heading: title,
       'n': str(len(difference.values)),
       'difference': str(difference),
       'p, Holm': number(p_values[0], '.2g'),
-      'detectable': number(difference.detectable(LEVEL / len(found)), '.1f'),
+      'detectable': number(difference.detectable(LEVEL / len(by_title)), '.1f'),
       'Spearman': number(correlation, '.2f'),
       'p of the trend, Holm': number(p_values[1], '.2g'),
     }

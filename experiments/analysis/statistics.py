@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
   @property
   def p_value(self) -> float:
-    """The p-value of the two-sided test; NaN where there is no spread to test against."""
+    """The p-value of the two-sided test; NaN if there is no spread to test against."""
     if not self.standard_error > 0:
       return np.nan
     return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
@@ -133,7 +133,7 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
 def with_unit(records: pd.DataFrame) -> pd.DataFrame:
   """The records of a whole run with the field `unit`, which numbers its independent units at each distribution.
 
-  Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
+  Tasks of one trial share an HMM and a pretrained model, so if there are several trials the unit is the
   trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
   """
   return records.assign(unit=records['trial' if records['trial'].nunique() > 1 else 'task'])
@@ -173,9 +173,9 @@ def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
 
 def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
-  one, other = (percent(records, 'accuracy') for records in (first, second))
-  errors, degrees = np.array([(part.standard_error, part.degrees) for part in (one, other)]).T
-  return Interval(one.mean - other.mean, *_combined(errors, degrees))
+  minuend, subtrahend = (percent(records, 'accuracy') for records in (first, second))
+  errors, degrees = np.array([(part.standard_error, part.degrees) for part in (minuend, subtrahend)]).T
+  return Interval(minuend.mean - subtrahend.mean, *_combined(errors, degrees))
 
 
 def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[float, float]:
@@ -189,5 +189,5 @@ def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[fl
   if len(ranks) < 3 or ranks.isna().any(axis=None) or (ranks.nunique() < 2).any():
     return np.nan, np.nan
   orders = scipy.stats.PermutationMethod(50_000, rng=0)
-  found = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
-  return found.statistic, found.pvalue
+  correlation = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
+  return correlation.statistic, correlation.pvalue

@@ -1,7 +1,6 @@
-"""A masked language model or a head of the user's own, MODULE:FUNCTION, which flags and config files alone import.
+"""A masked language model or a head of the user's own, MODULE:FUNCTION, which only flags and config files import.
 
-A record may name one too, and may come from anybody: for settings that are read from a record, a function is there that
-the command line has asked for, or else they are refused.
+A record, which may come from anybody, can name a function only if this process's command line named it too.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ class Function(NamedTuple):
 
   Attributes:
     call: the function, from (distribution, key) to (model, params), or from the number of classes to a head.
-    digest: the SHA-256 of the file of its module; of what that imports it says nothing.
+    digest: the SHA-256 of the file of its module; modules it imports are not covered.
   """
 
   call: Callable[..., Any]
@@ -57,7 +56,7 @@ def _named(settings: Settings) -> dict[str, str]:
 
 
 def imported(field: str, name: str) -> Function:
-  """The function that a field names. Raises SettingsError where no flag or config file of this process has named it."""
+  """The function that a field names. Raises SettingsError if no flag or config file of this process named it."""
   require(name in _imported, field, name, 'one named by a flag or a config file; records import no code')
   return _imported[name]
 

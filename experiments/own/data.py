@@ -26,7 +26,6 @@ from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.inference.posterior import last_filtered
-from hmm_jax.tuning import tasks
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'
@@ -46,15 +45,15 @@ _arrays_read: dict[str, Arrays] = {}
 def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   """Read the process and the corpus of a grid's config, and set the fields that follow from them.
 
-  A file that is gone is looked for in the workdir, by its name. Raises SettingsError where it is nowhere or malformed,
-  and where a field that the command line has `named` contradicts it.
+  A file that is gone is looked for in the workdir, by its name. Raises SettingsError if it is nowhere or
+  malformed, and if a field that the command line has `named` contradicts it.
   """
   word, corpus = config.get('distribution'), config.get('corpus_file')
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
   if 'hmm' not in config or not word or not isinstance(word, str):
     return
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
-  reference, arrays = _found('distribution', word, workdir, read_process)
+  reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
   # A plain HMM counts as one memory cell with no values.
   memory = np.shape(arrays.get('memory_probs', []))
@@ -70,7 +69,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   changes = {'distribution': reference}
   if corpus and isinstance(corpus, str):
     read_tokens = lambda word: {'tokens': tokens(word, distribution.num_tokens)}
-    reference, arrays = _found('corpus_file', corpus, workdir, read_tokens)
+    reference, arrays = _reference('corpus_file', corpus, workdir, read_tokens)
     changes['corpus_file'], _arrays_read[reference] = reference, arrays
     follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
   for name in follows.keys() & set(named):
@@ -79,7 +78,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   config.update_from_flattened_dict(follows | changes)
 
 
-def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
+def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   word = os.path.expanduser(word)
   path = pathlib.Path(word)
@@ -88,11 +87,11 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
   if word not in NAMED and not os.path.exists(word):
     stems = [file.stem for file in files.entries(workdir / FOLDER)]
     kept = {
-      one: arrays
-      for one in stems
+      stem: arrays
+      for stem in stems
       # The word may be a reference itself.
-      if (one == path.name or one.rpartition('-')[0] == name)
-      and ('tokens' in (arrays := load(workdir, one))) == (field == 'corpus_file')
+      if (stem == path.name or stem.rpartition('-')[0] == name)
+      and ('tokens' in (arrays := load(workdir, stem))) == (field == 'corpus_file')
     }
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
@@ -102,7 +101,7 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
 
 
 def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
-  """Read what a field names; raises SettingsError where that fails."""
+  """Read what a field names; raises SettingsError if that fails."""
   try:
     return reader(word)
   except (OSError, EOFError, MemoryError, ValueError) as error:
@@ -148,7 +147,7 @@ def _digest(arrays: Arrays) -> str:
   return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
 
 
-def check(settings: Settings) -> Distribution:
+def check_process(settings: Settings) -> Distribution:
   """The process that this process has read; raise SettingsError if one of its states or a document never occurs."""
   distribution = from_fields(_arrays_read[settings.distribution])
   start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
@@ -164,6 +163,9 @@ def check(settings: Settings) -> Distribution:
 
 def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
   """True for each document [S, T] of positive probability."""
+  # Imported here, since it takes longer than `--list` and `--help`.
+  from hmm_jax.tuning import tasks
+
   rows = lambda block: token_likelihoods(distribution, block, block >= 0)
   size = even_size(len(documents), documents.shape[1] * distribution.joint_initial_probs.size, tasks.LABELLED_ENTRIES)
   return in_blocks(lambda block: last_filtered(distribution, rows(block))[1], documents, size) > -np.inf
@@ -171,18 +173,17 @@ def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
 
 def keep(settings: Settings, workdir: pathlib.Path) -> None:
   """Write what this process has read for the settings into a workdir, where trials find it."""
-  for reference in _arrays_read.keys() & settings.given.values():
+  for reference in settings.given.values():
     files.write_arrays(workdir / FOLDER / f'{reference}.npz', _arrays_read[reference])
 
 
-def copy(settings: Settings, workdir: pathlib.Path, target: pathlib.Path) -> None:
-  """Copy what one workdir has for the settings to another."""
-  for reference in settings.given.values():
-    files.write_arrays(target / FOLDER / f'{reference}.npz', load(workdir, reference))
+def read_kept(settings: Settings, workdir: pathlib.Path) -> None:
+  """Read what a workdir has for the settings."""
+  _arrays_read.update({reference: load(workdir, reference) for reference in settings.given.values()})
 
 
 def load(workdir: pathlib.Path, reference: str) -> Arrays:
-  """The arrays of a reference from a workdir; raises Corrupt where they are missing or failed their checksum."""
+  """The arrays of a reference from a workdir; raises Corrupt if they are missing or failed their checksum."""
   # A record, which may come from anybody, chooses no other folder.
   path = workdir / FOLDER / f'{pathlib.Path(reference).name}.npz'
   try:

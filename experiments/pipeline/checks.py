@@ -14,7 +14,7 @@ from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
 
 
-def check(settings: Settings) -> None:
+def check_grid(settings: Settings) -> None:
   """Raise SettingsError if this machine cannot run a grid of trials, or `check_draws` does."""
   pretraining.check_machine(settings)
   check_draws(settings)
@@ -25,7 +25,7 @@ def check_draws(settings: Settings) -> None:
   process_of: Callable[[Trial], Distribution] = trial_lib.drawn_distribution
   what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
   if settings.distribution:
-    distribution = data.check(settings)
+    distribution = data.check_process(settings)
     process_of, what = lambda _: distribution, ('distribution', settings.distribution)
   if settings.own_head:
     code.check_head(settings)

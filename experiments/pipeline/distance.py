@@ -43,9 +43,9 @@ def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) 
   """The ideal model's predictions on what pretrained models are measured on."""
   settings, measure = trial.settings, trial.settings.measure
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
-  how = measure.num_chunks, settings.corpus, settings.corruption()
+  chunks = measure.num_chunks, settings.corpus, settings.corruption()
   return (
-    jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *how)),
+    jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *chunks)),
     bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
     bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
   )

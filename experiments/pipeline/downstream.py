@@ -29,7 +29,7 @@ class Downstream(NamedTuple):
     documents: [m, T], further documents of the same length, for measuring the model.
     concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, in the measure
       `concentration_name`; None unless 'attention' is a method.
-    concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
+    concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] if there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
     label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that labels speak of.
@@ -73,7 +73,7 @@ def draw(
   state_probs = label_probs(inputs)
   seen = d.seen_length(prompt_length=0)
   inputs, documents = inputs[:, :seen], documents[:, :seen]
-  how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
+  task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
   names = ('train', 'validation', 'test')
@@ -83,7 +83,7 @@ def draw(
     concentration = _concentration(settings, point, distribution, inputs[splits['test']])
   return Downstream(
     inputs=inputs,
-    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **how) for key in keys],
+    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **task_settings) for key in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,

@@ -23,7 +23,7 @@ _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 # The most tokens that readers without a model take into account.
 _MOST_TOKENS = 8
-# Fields that only some methods fill; null for the others, but for those of `nearest_readers`, which only these have.
+# Fields that only some methods fill; null for the others, except those of `nearest_readers`, which only these have.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
     'attention_by',
@@ -50,7 +50,7 @@ class Fitted(NamedTuple):
   Attributes:
     trainable: its arrays.
     is_right: [n], whether each input gets its label.
-    loss: mean cross-entropy on the training inputs in nats, of the last epoch where there are epochs; None if another
+    loss: mean cross-entropy on the training inputs in nats, of the last epoch if there are epochs; None if another
       objective was minimised.
     fields: of its record, the non-null ones of NO_FIELDS.
   """
@@ -92,10 +92,12 @@ def whitened_head(
   return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
 
 
-def refitted_head(settings: Settings, one: Fitted, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+def refitted_head(
+  settings: Settings, fitted: Fitted, features: np.ndarray, labels: np.ndarray, splits: Splits
+) -> Fitted:
   """The fit with the head replaced by a whitened one of the features [n, F] behind its prompt."""
   head = whitened_head(settings, features, labels, splits, is_exact=False)
-  return head._replace(trainable={**one.trainable, **head.trainable}, fields={**one.fields, **head.fields})
+  return head._replace(trainable={**fitted.trainable, **head.trainable}, fields={**fitted.fields, **head.fields})
 
 
 def nearest_readers(settings: Settings, downstream: Downstream, tasks: list[int], fit: str) -> list[Fitted]:
@@ -116,14 +118,14 @@ def nearest_readers(settings: Settings, downstream: Downstream, tasks: list[int]
     return Fitted({}, answers == labels, None, {})
 
   probs = [downstream.label_probs(token_readers.keep_nearest(inputs[test], num_tokens, count)) for count in counts]
-  found = []
+  readers = []
   for task, labels in zip(tasks, downstream.labels(tasks)):
-    relabelled = [tasks_lib.labelled(downstream.tasks[task].task_weights, one).labels for one in probs]
+    relabelled = [tasks_lib.labelled(downstream.tasks[task].task_weights, kept).labels for kept in probs]
     fits = {count: read(count, labels) for count in counts}
-    one = _chosen(fits, splits, 'tokens_read', 'tokens_read_accuracies')
-    one.fields['changed_shares'] = [float((new != labels[test]).mean()) for new in relabelled]
-    found.append(one)
-  return found
+    reader = _chosen(fits, splits, 'tokens_read', 'tokens_read_accuracies')
+    reader.fields['changed_shares'] = [float((new != labels[test]).mean()) for new in relabelled]
+    readers.append(reader)
+  return readers
 
 
 def _chosen(fits: dict[Any, Fitted], splits: Splits, value: str, accuracies: str, given: float | None = None) -> Fitted:
@@ -132,8 +134,8 @@ def _chosen(fits: dict[Any, Fitted], splits: Splits, value: str, accuracies: str
   It gets the fields `value`, its value, and `accuracies`, all values in order with their test accuracies.
   """
   validation, test = splits['validation'], splits['test']
-  best = given or max(fits, key=lambda one: fits[one].is_right[validation].mean())
-  along = [(one, float(fits[one].is_right[test].mean())) for one in sorted(fits)]
+  best = given or max(fits, key=lambda number: fits[number].is_right[validation].mean())
+  along = [(number, float(fits[number].is_right[test].mean())) for number in sorted(fits)]
   return fits[best]._replace(fields={**fits[best].fields, value: best, accuracies: along})
 
 
@@ -146,7 +148,7 @@ def noise_accuracies(
   """
   noise, test = np.roll(probs - exact, 1, axis=0), splits['test']
   noisy = {size: whitened_head(settings, exact + size * noise, labels, splits, False) for size in _NOISES}
-  return [(size, float(one.is_right[test].mean())) for size, one in noisy.items()]
+  return [(size, float(fitted.is_right[test].mean())) for size, fitted in noisy.items()]
 
 
 def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
@@ -157,11 +159,11 @@ def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
   return float((sizes[0] / sizes[1]).max())
 
 
-def _fitted(found: optimum.Converged, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
-  train, scores = splits['train'], features.astype(np.float64) @ found.head.weights + found.head.bias
+def _fitted(converged: optimum.Converged, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+  train, scores = splits['train'], features.astype(np.float64) @ converged.head.weights + converged.head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())
-  return Fitted({'head': found.head}, scores.argmax(1) == labels, loss, {'gradient_norm': found.gradient_norm})
+  return Fitted({'head': converged.head}, scores.argmax(1) == labels, loss, {'gradient_norm': converged.gradient_norm})
 
 
 def heads_on_test(
@@ -170,13 +172,13 @@ def heads_on_test(
   """The best linear head found on the exact G of the test inputs, for each of `tasks`.
 
   The search starts, among others, from heads converged on the training and on the test inputs. Where mu's score of the
-  masked state is exactly linear in G, its head competes too, on inputs whose label rounding could not turn.
+  masked state is exactly linear in G, its head competes too, on inputs whose label is certain despite rounding.
   """
   splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
   states, probs = tasks_lib.first_state_probs(distribution, inputs), exact_probs(distribution, inputs)
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
   reach = reachable(hmm, inputs.shape[1] - 1)
-  found = []
+  fits = []
   for task, labels in zip(tasks, downstream.labels(tasks)):
     best = _best_of_search(settings, distribution, probs, labels, inputs.shape[1], splits)
     head, is_right, separable = best.head, (probs @ best.head).argmax(1) == labels, best.separable
@@ -191,8 +193,8 @@ def heads_on_test(
       'separable': separable,
       'certificate_residual': best.residual,
     }
-    found.append(Fitted({'head': LinearHead(head, np.zeros(head.shape[1]))}, is_right, None, fields))
-  return found
+    fits.append(Fitted({'head': LinearHead(head, np.zeros(head.shape[1]))}, is_right, None, fields))
+  return fits
 
 
 def _best_of_search(
@@ -201,8 +203,8 @@ def _best_of_search(
   s, test = settings.on_test, splits['test']
   fits = [(settings.converged.ridge, splits['train']), *((ridge, test) for ridge in s.ridges)]
   starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
-  how = dataclasses.asdict(s)
-  del how['ridges']
+  limits = dataclasses.asdict(s)
+  del limits['ridges']
   return best_head.best_head(
     probs[test],
     labels[test],
@@ -210,7 +212,7 @@ def _best_of_search(
     # The entries of G sum to 1, so that a bias can be a part of every weight.
     [np.asarray(start.weights + start.bias) for start in starts],
     error=best_head.relative_error(distribution, length),
-    **how,
+    **limits,
   )
 
 
@@ -219,7 +221,7 @@ def _head_of_score(
 ) -> tuple[np.ndarray, np.ndarray] | None:
   """The score that decides the label, as a head on joint states [E, C] and on tokens [V, C], in float64.
 
-  None where it is not linear in G.
+  None if it is not linear in G.
   """
   weights = np.asarray(task.task_weights, np.float64)
   if isinstance(distribution, MemoryHMM):
@@ -239,5 +241,5 @@ def _converged(
   where: slice,
   fit: Callable[..., optimum.Converged] = optimum.converged_head,
 ) -> optimum.Converged:
-  how = dataclasses.asdict(settings.converged) | {'ridge': ridge}
-  return fit(features[where], labels[where], num_classes=settings.downstream.num_classes, **how)
+  optimisation = dataclasses.asdict(settings.converged) | {'ridge': ridge}
+  return fit(features[where], labels[where], num_classes=settings.downstream.num_classes, **optimisation)

@@ -40,8 +40,8 @@ class OutOfTime(Exception):
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
-def check(bert: BertSettings, field: str) -> None:
-  """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
+def check_attention(bert: BertSettings, field: str) -> None:
+  """Raise SettingsError if this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
 
@@ -50,16 +50,13 @@ def check_machine(settings: Settings) -> None:
   """Raise SettingsError if this machine lacks what the pretraining of the settings, if they have any, asks for."""
   if settings.has_bert:
     check_mesh(settings)
-    check(settings.bert, 'bert')
-  try:
-    if settings.pretrained:
-      storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
-  except OSError as error:
-    require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
+    check_attention(settings.bert, 'bert')
+  if settings.pretrained:
+    storage.check_writable(storage.located(settings.pretrained, 'pretrained'), 'pretrained')
 
 
 def check_mesh(s: Settings) -> None:
-  """Raise SettingsError where the devices do not make the mesh, or it does not divide the batch or a layer."""
+  """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
   # Where one is -1 or there are several processes, no device is left out.
@@ -78,7 +75,7 @@ def check_mesh(s: Settings) -> None:
 
 
 def check_disk(folders: Sequence[TrialFolder]) -> None:
-  """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written.
+  """Raise SettingsError if the disk lacks room for the checkpoints that are still to be written.
 
   An object store does not report its free space, so it is not checked.
   """
@@ -105,7 +102,7 @@ def state_bytes(settings: Settings) -> int:
 
 
 def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
-  """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
+  """BERT as it is tuned and measured: half precision is only for pretraining, since gradients through a prompt vanish
   in it."""
   return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
 
@@ -162,13 +159,13 @@ def program(
 def pretrained_params(
   settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
-  """The pretrained parameters of `directory`, trained on from its newest checkpoint where they are not finished.
+  """The pretrained parameters of `directory`, trained on from its newest checkpoint if they are not finished.
 
   It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
   parameters lie on the first device of this host, each array whole.
 
   Raises:
-    OutOfTime: at a checkpoint past the time budget, or where the wait is longer.
+    OutOfTime: at a checkpoint past the time budget, or if the wait is longer.
     Lost: another process took the directory over.
     Diverged: at the first loss or state that is not finite, which is never saved.
     StorageError: a checkpoint could not be saved.
@@ -190,7 +187,7 @@ def pretrained_params(
       shapes = jax.eval_shape(init, key_params)
       like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
       state, metrics = saved.restore(like) or (init(key_params), [])
-      for sentence in saved.found:
+      for sentence in saved.sentences:
         reporter.say(sentence)
       note_environment(settings, directory, int(state.step), reporter)
       if int(state.step) < num_steps:
@@ -266,7 +263,7 @@ def train(
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
-      # For progress alone: metrics must not depend on the machine.
+      # Only for progress: metrics must not depend on the machine.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)
@@ -275,7 +272,7 @@ def train(
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
       if is_kept:
         nan_guard.check_state(_all_finite(state), step)
-        locks.check(directory)
+        locks.check_held(directory)
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
       advance(step, note)

@@ -78,7 +78,8 @@ def _run(folder: TrialFolder, name: str, before: dict[str, Any] | None, reporter
     if failure:
       return Failure(f'{name} failed in another process: {failure["error"]}', failure['status'])
     if missing:
-      trial_lib.run(folder, missing, reporter)
+      with trials.session(folder, reporter):
+        trial_lib.run(folder, missing, reporter)
   except pretraining.OutOfTime:
     return End.OUT_OF_TIME
   except (locks.Lost, Ended):
@@ -97,7 +98,7 @@ def _failure(folder: TrialFolder, name: str, error: BaseException, reporter: Rep
   """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
-  locks.check(folder.directory)
+  locks.check_held(folder.directory)
   failure = failures.caught(folder.directory, error)
   reporter.say(f'failed: {failure.sentence}')
   return failure._replace(sentence=f'{name} failed: {failure.sentence}')

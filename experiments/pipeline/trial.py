@@ -34,7 +34,7 @@ _random_memory_hmm = _jit(
 
 
 def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribution:
-  """The HMM or memory-augmented HMM of a trial where none is given."""
+  """The HMM or memory-augmented HMM drawn for a trial without `settings.distribution`."""
   drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
   drawn['num_permutations'] = drawn['num_permutations'] or None
   if not point.memory_size:
@@ -80,11 +80,11 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
 def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   """Add the missing records of a trial to its folder.
 
-  An interrupted run keeps what it had finished. Raises OutOfTime where pretraining does, and Lost where another process
-  has taken the trial over.
+  An interrupted run keeps what it had finished. Raises OutOfTime as pretraining does, and Lost if another process has
+  taken the trial over.
   """
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
-  with trials.session(folder, reporter), precisely():
+  with precisely():
     distribution = distribution_of(folder)
     downstream = tasks(trial, distribution)
     with clock.phase('measuring'):
@@ -97,7 +97,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
         gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
       for method, numbers in numbers_by_method.items():
         with clock.phase('tuning'):
-          outcome = tuning.tune(tuning.Problem(trial, frozen, method, numbers, downstream), reporter)
+          outcome = tuning.tune(tuning.Job(trial, frozen, method, numbers, downstream), reporter)
         trials.add(folder, name, method, outcome, gap)
 
 

@@ -14,7 +14,7 @@ from experiments.own import code
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
 from experiments.records.files import by_name
-from experiments.records.trials import Tuned
+from experiments.records.trials import TunedTask
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
@@ -48,7 +48,7 @@ class FrozenModel(NamedTuple):
   exact_probs: Callable[[np.ndarray], np.ndarray]
 
 
-class Problem(NamedTuple):
+class Job(NamedTuple):
   """Tasks of a trial, by their numbers, that a method is tuned for side by side on one frozen model."""
 
   trial: Trial
@@ -81,19 +81,19 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
-def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
-  """Tune a method for all tasks of a problem, on the device that holds the model.
+def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
+  """Tune a method for all tasks of a job, on the device that holds the model.
 
-  Raises Diverged where a loss or a tuned number is not finite, and Stopped if the run has received a signal before.
+  Raises Diverged if a loss or a tuned number is not finite, and Stopped if the run has received a signal.
   """
-  signals.check()
-  trial, frozen, method, tasks, downstream = problem
+  signals.raise_if_stopped()
+  trial, frozen, method, tasks, downstream = job
   settings, chosen, splits = trial.settings, METHODS[method], downstream.splits
   fit, is_exact = chosen.fit, frozen.name == 'exact'
   if fit == 'on_test':
-    found = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
+    fits = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
   elif chosen.reads == 'nearest':
-    found = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
+    fits = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
   else:
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
@@ -102,99 +102,105 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
-      found = [optimal_heads.converged_head(settings, features, y, splits) for y in downstream.labels(tasks)]
+      fits = [optimal_heads.converged_head(settings, features, y, splits) for y in downstream.labels(tasks)]
     elif fit == 'whitened':
-      found = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
+      fits = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
     else:
-      found = [*_trained_in_blocks(problem, tuner, features, reporter)]
+      fits = [*_trained_in_blocks(job, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
       exact = frozen.exact_probs(inputs)
-      for one, y in zip(found, downstream.labels(tasks)):
-        one.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
-  accuracy = np.mean([one.is_right[splits['test']].mean() for one in found])
-  reporter.say(f'{problem}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
+      for fitted, y in zip(fits, downstream.labels(tasks)):
+        fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
+  accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])
+  reporter.say(f'{job}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
-  for task, one in zip(tasks, found):
-    nan_guard.check_values(f'{problem}, task {task}:', by_name(one.trainable))
-    measured = _measured(downstream.tasks[task], one, splits)
+  for task, fitted in zip(tasks, fits):
+    nan_guard.check_values(f'{job}, task {task}:', by_name(fitted.trainable))
+    measured = _measured(downstream.tasks[task], fitted, splits)
     if not chosen.has_schedule and chosen.reads == 'mask':
-      one.fields['head_size'] = optimal_heads.head_size(one.trainable['head'], downstream.tasks[task].task_weights)
-    outcome.append(Tuned(task, one.trainable, {**measured, **optimal_heads.NO_FIELDS, **one.fields}))
+      fitted.fields['head_size'] = optimal_heads.head_size(
+        fitted.trainable['head'], downstream.tasks[task].task_weights
+      )
+    outcome.append(TunedTask(task, fitted.trainable, {**measured, **optimal_heads.NO_FIELDS, **fitted.fields}))
   return outcome
 
 
-def _trained_in_blocks(problem: Problem, *how: Any) -> Iterator[optimal_heads.Fitted]:
-  """The fit of each task, trained beside the others of its block of `tasks_at_a_time`; `how` is as in `_trained`.
+def _trained_in_blocks(
+  job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter
+) -> Iterator[optimal_heads.Fitted]:
+  """The fit of each task, trained beside the others of its block of `tasks_at_a_time`.
 
   Rounding depends on the number of tasks side by side. So a block is trained whole and each task keeps its place; the
   first one that is asked for stands in for those that are not.
   """
-  size = problem.trial.settings.tasks_at_a_time
-  for block, group in itertools.groupby(problem.tasks, lambda task: task - task % size):
+  size = job.trial.settings.tasks_at_a_time
+  for block, group in itertools.groupby(job.tasks, lambda task: task - task % size):
     tasks = [*group]
     whole = [task if task in tasks else tasks[0] for task in range(block, block + size)]
-    fitted = _trained(problem._replace(tasks=whole), *how)
+    fitted = _trained(job._replace(tasks=whole), tuner, features, reporter)
     yield from (fitted[task - block] for task in tasks)
 
 
-def _trained(problem: Problem, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
+def _trained(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
   """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
 
   Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the one of the method
   without restarts.
   """
-  trial, frozen, method, tasks, downstream = problem
-  settings, splits, how = trial.settings, downstream.splits, dict(batch_size=trial.settings.measure.batch_size)
+  trial, frozen, method, tasks, downstream = job
+  settings, splits, in_batches = trial.settings, downstream.splits, dict(batch_size=trial.settings.measure.batch_size)
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
   # Start by start, [R K], as are all arrays below.
-  numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
+  drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
   labels = np.tile(downstream.labels(tasks), (num_starts, 1))
-  members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
-  data = frozen.params, _at(features, train), labels[:, train], numbers
-  states = tuner_lib.fit(jax.random.split(trial.keys().tuning), tuner, schedule, *data, str(problem), members)
-  *_, (state, losses) = followed(states, schedule.num_epochs, str(problem), reporter)
+  members = [f'task {task} from start {start}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))]
+  data = frozen.params, _at(features, train), labels[:, train], drawn_as
+  states = tuner_lib.fit(jax.random.split(trial.keys().tuning), tuner, schedule, *data, str(job), members)
+  *_, (state, losses) = followed(states, schedule.num_epochs, str(job), reporter)
   tuner, params = tuner.after_features(frozen.params)
-  predicted = np.asarray(tuner_lib.predictions(tuner, state.trainable, params, features, **how))
+  predicted = np.asarray(tuner_lib.predictions(tuner, state.trainable, params, features, **in_batches))
   is_right = predicted == labels
-  weights = behind = None
+  weights = prompted = None
   if METHODS[method].refits:
-    behind = tuner_lib.inputs_of_heads(tuner, state.trainable, params, features, **how)
+    prompted = tuner_lib.inputs_of_heads(tuner, state.trainable, params, features, **in_batches)
   if method == 'attention':
-    weights = np.asarray(tuner_lib.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
+    weights = np.asarray(
+      tuner_lib.attention(tuner, state.trainable, params, _at(features, splits['test']), **in_batches)
+    )
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
   accuracies = is_right[:, splits['validation']].mean(1).reshape(num_starts, -1)
-  found = []
+  fits = []
   for index, start in enumerate(best_starts(accuracies, losses.reshape(num_starts, -1))):
-    which, fields = start * len(tasks) + index, dict[str, Any]()
+    place, fields = start * len(tasks) + index, dict[str, Any]()
     if METHODS[method].fit == 'restarts':
       fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
     elif weights is not None:
-      fields = attention_profile(weights[which], downstream)
+      fields = attention_profile(weights[place], downstream)
     # Tasks are paired: (0, 1), (2, 3), ...
     other, test = downstream.tasks[tasks[index] ^ 1], splits['test']
-    one = optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields)
-    elsewhere = predicted[which] == other.labels
-    if behind is not None:
-      refit = functools.partial(optimal_heads.refitted_head, settings, one, np.asarray(behind[which]))
-      one, elsewhere = refit(labels[index], splits), refit(other.labels, splits).is_right
-    one.fields['other_task_accuracy'] = float(elsewhere[test].mean())
-    found.append(one)
-  return found
+    fitted = optimal_heads.Fitted(_at(trainable, place), is_right[place], float(losses[place]), fields)
+    is_other_label = predicted[place] == other.labels
+    if prompted is not None:
+      refit = functools.partial(optimal_heads.refitted_head, settings, fitted, np.asarray(prompted[place]))
+      fitted, is_other_label = refit(labels[index], splits), refit(other.labels, splits).is_right
+    fitted.fields['other_task_accuracy'] = float(is_other_label[test].mean())
+    fits.append(fitted)
+  return fits
 
 
 def _at(tree: Any, where: slice | int) -> Any:
   return jax.tree.map(lambda x: x[where], tree)
 
 
-def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
-  test, is_right = splits['test'], one.is_right
+def _measured(task: tasks_lib.Task, fitted: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
+  test, is_right = splits['test'], fitted.is_right
   is_clear = task.margins[test] >= _NEAR_TIE
   accuracies = {name: float(is_right[where].mean()) for name, where in splits.items()}
   return {
     'accuracy': accuracies['test'],
     'validation_accuracy': accuracies['validation'],
     'train_accuracy': accuracies['train'],
-    'train_loss': one.loss,
+    'train_loss': fitted.loss,
     'majority_accuracy': float(tasks_lib.majority_accuracy(task.labels[splits['train']], task.labels[test])),
     'redraws': task.redraws,
     'smallest_margin': float(task.margins.min()),
@@ -214,7 +220,7 @@ def followed(
       yield state, losses
       # What is trained is measured and kept first.
       if done < count:
-        signals.check()
+        signals.raise_if_stopped()
 
 
 def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:

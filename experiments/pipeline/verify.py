@@ -10,7 +10,7 @@ import tempfile
 import jax
 import pandas as pd
 
-from experiments.analysis.tables import as_text, number as format_number, Table
+from experiments.analysis.table import as_text, number as format_number, Table
 from experiments.own import data
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, results
@@ -39,25 +39,25 @@ def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter
     reporter: of progress and of the table.
   """
   pretraining.check_machine(settings)
+  data.read_kept(settings, workdir)
   recorded = results.load(workdir)
   trial_id = lambda record: str(record.get('trial_id'))
   ids, on_record = [trial.id for trial in trials(settings)], set(map(trial_id, recorded))
   numbers = [number for number in chosen(text, len(ids)) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    data.copy(settings, workdir, pathlib.Path(scratch))
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(ids) - {ids[number] for number in numbers}
   rows = [record for record in recorded if trial_id(record) not in others]
-  found = compared(rows, again)
-  shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
+  comparison = compared(rows, again)
+  shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
   reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
   made = environment.load(workdir, rows).values()
   for difference in environment.differing(made, environment.environment(jax.devices())):
     reporter.say(f'the records come from another environment, where rounding may differ: {difference}')
-  different = [f'{row.field} ({row.differ} of {row.compared} differ)' for row in found.itertuples() if row.differ]
+  different = [f'{row.field} ({row.differ} of {row.compared} differ)' for row in comparison.itertuples() if row.differ]
   if different:
     raise Differs(f'{workdir} does not reproduce: {"; ".join(different)}')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')

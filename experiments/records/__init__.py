@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
-  """The records of a workdir, a row for each, in the order of the run; empty where none is finished.
+  """The records of a workdir, a row for each, in the order of the run; empty if none is finished.
 
   Columns are the fields of the records, and those of the environment that each was made in, such as `devices`, `cpu`,
   `commit` and `packages`. docs/schemas/records/ has a JSON schema for each kind of record: what a field means and which

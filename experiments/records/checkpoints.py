@@ -34,16 +34,16 @@ class Checkpoints:
   Attributes:
     manager: Orbax's.
     directory: parent of the steps.
-    found: sentences for the user on corrupt steps and what was done.
+    sentences: for the user, on corrupt steps and what was done.
   """
 
   def __init__(self, directory: pathlib.Path):
-    self.manager, self.directory, self.found = _manager(directory), directory, list[str]()
+    self.manager, self.directory, self.sentences = _manager(directory), directory, list[str]()
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
     """Save state and metrics with their checksums; synchronous.
 
-    An interrupted save leaves the previous checkpoint in force. Raises StorageError where saving fails.
+    An interrupted save leaves the previous checkpoint in force. Raises StorageError if saving fails.
     """
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
     directory = self.directory / str(step)
@@ -58,14 +58,14 @@ class Checkpoints:
     """The newest intact state and metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
 
     A step that fails its checksums is renamed. So is one that has none and cannot be restored: its process was killed
-    between the save and the checksums. `found` names such steps and the one used instead. Raises SettingsError, in all
-    processes, where one of them cannot restore an intact step.
+    between the save and the checksums. `sentences` name such steps and the one used instead. Raises SettingsError, in
+    all processes, if one of them cannot restore an intact step.
     """
     rejected: dict[int, str] = {}
     while True:
       step, renamed = distributed.broadcast_from_process_0(lambda: self._newest_intact(rejected))
       if renamed:
-        self.found += renamed
+        self.sentences += renamed
         # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
         self.manager.close()
         self.manager = _manager(self.directory)
@@ -79,11 +79,11 @@ class Checkpoints:
           raise
         rejected[step] = str(error)
         continue
-      if self.found:
-        self.found.append(f'restored step {step}')
+      if self.sentences:
+        self.sentences.append(f'restored step {step}')
       return state, metrics
-    if self.found:
-      self.found.append('no intact checkpoint: pretraining restarts from step 0')
+    if self.sentences:
+      self.sentences.append('no intact checkpoint: pretraining restarts from step 0')
     return None
 
   def _newest_intact(self, rejected: dict[int, str]) -> tuple[int | None, list[str]]:
@@ -101,7 +101,7 @@ class Checkpoints:
     return None, renamed
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Raise SettingsError, in all processes, where one of them cannot restore it."""
+    """Raise SettingsError, in all processes, if one of them cannot restore it."""
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
     failed: str = ''
     restored: Any = None
@@ -126,7 +126,7 @@ def _reason(error: Exception) -> str:
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   """Open the checkpoints of a directory, of which the newest are kept.
 
-  Raises SettingsError where some processes do not see what process 0 writes there.
+  Raises SettingsError if some processes do not see what process 0 writes there.
   """
   with _quiet():
     saved = Checkpoints(directory)
@@ -178,14 +178,14 @@ def _quiet() -> Iterator[None]:
 
 
 def _digests(step: pathlib.Path) -> dict[str, str]:
-  """The SHA-256 of each file of a step, but for that of the checksums themselves."""
+  """The SHA-256 of each file of a step, except that of the checksums themselves."""
   return {name: files.digest(path) for name, path in files.tree(step).items() if name != CHECKSUMS}
 
 
 def _fault(step: pathlib.Path) -> str | None:
-  """The fault in the files of a step; None if its checksums, where it has any, show none."""
+  """The fault in the files of a step; None if its checksums, if it has any, show none."""
   try:
-    there = _digests(step)
+    digests = _digests(step)
     if not (step / CHECKSUMS).exists():
       return None
     recorded = files.read_sealed(step / CHECKSUMS, of=str, files=dict)
@@ -195,8 +195,8 @@ def _fault(step: pathlib.Path) -> str | None:
     return f'a file cannot be read ({storage.reason(error)})'
   if recorded['of'] != step.parents[1].name:
     return f'it belongs to model {recorded["of"]}'
-  for name, _ in sorted(there.items() ^ recorded['files'].items()):
-    wrong = 'failed its checksum' if name in there else 'is missing'
+  for name, _ in sorted(digests.items() ^ recorded['files'].items()):
+    wrong = 'failed its checksum' if name in digests else 'is missing'
     return f'{name} {wrong if name in recorded["files"] else "has no checksum"}'
   return None
 
@@ -204,7 +204,7 @@ def _fault(step: pathlib.Path) -> str | None:
 def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a directory of their own there, from the newest on."""
   names = ocp.path.step.standard_name_format()
-  return sorted((found.step for found in names.find_all(directory)), reverse=True)
+  return sorted((step.step for step in names.find_all(directory)), reverse=True)
 
 
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:

@@ -61,10 +61,10 @@ def _git(*words: str) -> str:
     return ''
 
 
-def keep(workdir: pathlib.Path, here: Environment) -> str:
+def keep(workdir: pathlib.Path, current: Environment) -> str:
   """Write an environment into a workdir unless it is there intact; return its id, by which records name it."""
   # The id is a digest of the values in the file, so that `load` detects a changed file.
-  environment_id, content = digest([here]), json.dumps(here, indent=1) + '\n'
+  environment_id, content = digest([current]), json.dumps(current, indent=1) + '\n'
   path = workdir / FOLDER / f'{environment_id}.json'
   if not files.has(path, content):
     files.write_whole(path, content)
@@ -73,27 +73,27 @@ def keep(workdir: pathlib.Path, here: Environment) -> str:
 
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
   """The environments of the records of a workdir by id, without those that cannot be compared."""
-  found = {}
+  environments = {}
   # Read all files: an id in a record, which may come from anybody, must not choose a path.
   for path in files.entries(workdir / FOLDER):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
       content = files.read_json(path)
       # Raises if a field that decides bits is missing.
       _deciding(content)
-      found[digest([content])] = content
+      environments[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
-  return {environment_id: found[environment_id] for environment_id in named if environment_id in found}
+  return {environment_id: environments[environment_id] for environment_id in named if environment_id in environments}
 
 
-def differences(there: Environment, here: Environment) -> list[str]:
+def differences(recorded: Environment, current: Environment) -> list[str]:
   """Differences by which two environments may compute other bits, such as 'jax 0.10.1 (here 0.10.2)'."""
-  return results.differences(_deciding(there), _deciding(here))
+  return results.differences(_deciding(recorded), _deciding(current))
 
 
-def differing(lines: Iterable[Environment], here: Environment) -> list[str]:
+def differing(on_record: Iterable[Environment], current: Environment) -> list[str]:
   """The distinct `differences` of environments on record from this one, a text for each."""
-  found = [', '.join(differences(there, here)) for there in lines]
-  return list(dict.fromkeys(filter(None, found)))
+  texts = [', '.join(differences(recorded, current)) for recorded in on_record]
+  return list(dict.fromkeys(filter(None, texts)))
 
 
 def _deciding(environment: Environment) -> dict[str, str]:

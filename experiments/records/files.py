@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
+"""Files that are written whole or not at all, only by process 0, and read without trust: none is unpickled or run."""
 
 import contextlib
 import fnmatch
@@ -33,13 +33,13 @@ _SEAL = 'sha256'
 
 
 class Corrupt(SettingsError):
-  """A file is not what was written, as its text says."""
+  """A file failed its checksum or cannot be parsed; the message says which."""
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   """Replace the file in one step: a reader, or a kill, sees the old content or the new.
 
-  In process 0 alone; where it has lost the lock of a directory above, nothing is written any more.
+  Only process 0 writes, and nothing once it has lost the lock on a directory above.
   """
   data = content.encode() if isinstance(content, str) else content
   if not locks.may_write(path):
@@ -100,7 +100,7 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
 
 
 def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of a file that decides no number; none where it is corrupt, and renamed."""
+  """The rows of a log (timing, environments); a corrupt log is renamed and counts as empty."""
   try:
     return read_json_lines(path)
   except Corrupt:
@@ -109,7 +109,7 @@ def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of `path`, none where it does not exist. Raises Corrupt where it is corrupt."""
+  """The rows of `path`, none if it does not exist. Raises Corrupt if it is corrupt."""
   try:
     rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
     if all(isinstance(row, dict) for row in rows):
@@ -144,10 +144,10 @@ def opened(path: pathlib.Path, most_bytes: int) -> contextlib.AbstractContextMan
   """Open a file that anybody may have put there; raises ValueError if it has more bytes or is not a regular file."""
   if not is_object(path):
     return open_regular(path, most_bytes)
-  # pathlib's `stat` knows local files alone.
-  there = epath.Path(path)
-  check_bytes(there.stat().length, most_bytes)
-  return there.open('rb')
+  # pathlib's `stat` knows only local files.
+  stored = epath.Path(path)
+  check_bytes(stored.stat().length, most_bytes)
+  return stored.open('rb')
 
 
 def has(path: pathlib.Path, content: str) -> bool:
@@ -215,8 +215,7 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> str:
   """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
-  An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
-  process has the lock that this one took.
+  An object store copies, then deletes. Raises Lost if another process has the lock that this one took.
   """
   if not locks.may_write(path):
     raise locks.Lost(f'{path} was not renamed: another process took over the lock')
@@ -227,7 +226,7 @@ def rename_corrupt(path: pathlib.Path) -> str:
 
 
 def entries(directory: pathlib.Path) -> list[pathlib.Path]:
-  """The paths in a directory by name, none where there is none."""
+  """The paths in a directory by name, none if there is none."""
   # In an object store `glob` takes the brackets of an address for a pattern.
   return sorted(directory.iterdir(), key=str) if directory.is_dir() else []
 
@@ -235,8 +234,8 @@ def entries(directory: pathlib.Path) -> list[pathlib.Path]:
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
   # Paths of an object store have no `rglob`.
-  found: dict[str, pathlib.Path] = {}
+  by_path: dict[str, pathlib.Path] = {}
   for path in entries(directory):
     below = tree(path) if path.is_dir() else {'.': path}
-    found |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
-  return found
+    by_path |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
+  return by_path

@@ -46,9 +46,9 @@ def _config(settings: Any) -> str:
 
 
 def config(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """The settings on record, None where there are none.
+  """The settings on record, None if there are none.
 
-  Raises Corrupt where they cannot be parsed, or a directory stands in their place, and SettingsError where they are of
+  Raises Corrupt if they cannot be parsed, or a directory stands in their place, and SettingsError if they are of
   another version.
   """
   try:
@@ -70,7 +70,7 @@ def recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
 
   Raises SettingsError if something is damaged or of another experiment or version.
   """
-  with storage.usable(workdir):
+  with storage.usable(workdir, '--workdir'):
     content = config(workdir)
     _check_experiment(workdir, experiment, [content] if content else load(workdir))
   return content
@@ -78,10 +78,9 @@ def recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
 
 def check_shown(workdir: pathlib.Path, experiment: str) -> None:
   """Raise SettingsError unless the folder that --workdir names is writable and has intact records."""
-  with storage.usable(workdir):
-    storage.check_writable(workdir)
-    # No record is of no experiment.
-    _check_experiment(workdir, experiment, load(workdir) or [{}])
+  storage.check_writable(workdir, '--workdir')
+  # No record is of no experiment.
+  _check_experiment(workdir, experiment, load(workdir) or [{}])
 
 
 def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[str, Any]]) -> None:
@@ -91,8 +90,7 @@ def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[st
 
 def other_settings(workdir: pathlib.Path, settings: Any) -> str | None:
   """A sentence on how the settings on record in a writable folder differ; raises SettingsError as `recorded` does."""
-  with storage.usable(workdir):
-    storage.check_writable(workdir)
+  storage.check_writable(workdir, '--workdir')
   differing = ', '.join(changed(recorded(workdir, settings.experiment), settings))
   return f'{workdir} holds records with other settings: {differing}; new records are added' if differing else None
 
@@ -107,15 +105,15 @@ def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   from flax.traverse_util import flatten_dict
 
   # As the file has them, with lists for tuples.
-  now = json.loads(json.dumps(dataclasses.asdict(settings)))
-  there = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
-  return differences(flatten_dict(there, sep='.'), flatten_dict(now, sep='.'))
+  current = json.loads(json.dumps(dataclasses.asdict(settings)))
+  deciding = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
+  return differences(flatten_dict(deciding, sep='.'), flatten_dict(current, sep='.'))
 
 
-def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
   """Differences in fields that both have, such as 'seed 0 (here 1)'."""
-  both = [name for name in there if name in here]
-  return [f'{name} {there[name]} (here {here[name]})' for name in both if there[name] != here[name]]
+  both = [name for name in recorded if name in current]
+  return [f'{name} {recorded[name]} (here {current[name]})' for name in both if recorded[name] != current[name]]
 
 
 def rows(settings: Any, records: list[Record]) -> list[Record]:
@@ -125,8 +123,7 @@ def rows(settings: Any, records: list[Record]) -> list[Record]:
 
 
 def load(workdir: pathlib.Path) -> list[Record]:
-  """The records of a workdir, none where there are none. Raises SettingsError where they are damaged, or of another
-  version."""
+  """The records of a workdir, if any. Raises SettingsError if they are damaged, or of another version."""
   records = files.read_json_lines(workdir / FILE_NAME)
   for version in (record.get(_VERSION, 0) for record in records):
     require(version == SCHEMA_VERSION, f'the schema version of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))

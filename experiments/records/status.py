@@ -1,4 +1,4 @@
-"""The output of `--mode=status`: the state of each trial of a grid, from files alone, none of which it changes."""
+"""The output of `--mode=status`: the state of each trial of a grid, only from files, none of which it changes."""
 
 from collections import Counter
 import time

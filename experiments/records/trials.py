@@ -58,15 +58,15 @@ class TrialFolder(NamedTuple):
 
   def records(self) -> list[Record]:
     """The requested records that exist and parse, by task, model and method; other files are ignored."""
-    found, trial_id = [], self.trial.id
+    intact, trial_id = [], self.trial.id
     for name, path in self.paths().items():
       # Nothing is renamed here: the reader may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
         record = _read(path, name, trial_id)
         # The checksum of the arrays belongs to the file, not to the results.
         del record[_ARRAYS]
-        found.append(record)
-    return found
+        intact.append(record)
+    return intact
 
   def missing(self) -> set[Name]:
     """The requested names without a record that parses."""
@@ -78,7 +78,7 @@ class TrialFolder(NamedTuple):
 
 
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
-  """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
+  """A record. Raises FileNotFoundError if there is none, and Corrupt if it is not what was written, or of
   another trial."""
   record = files.read_sealed(path, **{_ARRAYS: str})
   if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items():
@@ -104,7 +104,7 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
     except FileNotFoundError:
       pass
     except ValueError as error:
-      moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
+      moved = [files.rename_corrupt(corrupt) for corrupt in (path, arrays) if corrupt.exists()]
       reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
     missing.append(name)
   made = environments.load(folder.workdir, intact).values() if missing else ()
@@ -113,7 +113,7 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   return missing
 
 
-class Tuned(NamedTuple):
+class TunedTask(NamedTuple):
   """A tuned task: its number, what was trained (numpy arrays), and the fields that its record gets."""
 
   task: int
@@ -134,18 +134,20 @@ def session(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
       files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
 
 
-def add(folder: TrialFolder, model: str, method: str, outcome: list[Tuned], gap: Mapping[str, float | None]) -> None:
+def add(
+  folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, float | None]
+) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
-  for one in outcome:
-    name = Name(one.task, model, method)
+  for tuned in outcome:
+    name = Name(tuned.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
     record |= {'trial': trial.number, **name._asdict()}
     # A tuned method may have taken hours, in which the lock was lost.
-    locks.check(folder.directory)
-    made = environments.keep(folder.workdir, environments.environment(jax.devices()))
+    locks.check_held(folder.directory)
+    environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
-    digest = files.write_arrays(paths[name].with_suffix('.npz'), one.trainable)
-    record |= {**one.measured, **gap, **ids, 'environment': made, _ARRAYS: digest}
+    digest = files.write_arrays(paths[name].with_suffix('.npz'), tuned.trainable)
+    record |= {**tuned.measured, **gap, **ids, 'environment': environment_id, _ARRAYS: digest}
     files.write_sealed(paths[name], record)

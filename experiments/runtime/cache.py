@@ -15,7 +15,7 @@ from experiments.settings.fields import digest
 def keep_programs(setting: str) -> None:
   """Cache every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is no cache.
 
-  A new directory is private, since its content is executed. JAX warns, and compiles, where it cannot use the directory.
+  A new directory is private, since its content is executed. JAX warns, and compiles, if it cannot use the directory.
   """
   path = ''
   # pathlib raises it for a user without a home, who gets no cache.

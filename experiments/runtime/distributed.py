@@ -1,6 +1,6 @@
 """Several processes that run one program: joining them, and decisions of process 0 for all.
 
-All processes must take the same branches, or a collective computation hangs. So process 0 alone reads the work
+All processes must take the same branches, or a collective computation hangs. So only process 0 reads the work
 directory and the clock where these decide what comes next, and sends the answer to the others. It goes through JAX's
 coordination service and no device, since that service detects a dead process by its heartbeat.
 """
@@ -33,18 +33,18 @@ def initialize(settings: DistributedSettings) -> None:
   """Join the other processes, if there are any; call it before JAX looks for devices.
 
   Address, number of processes, this one's number and its devices (None: all) come from the settings, or else from the
-  cluster. JAX ends this process where the others do not all join in time. Raises SettingsError where `mode` is 'on' and
+  cluster. JAX ends this process where the others do not all join in time. Raises SettingsError if `mode` is 'on' and
   something is neither set nor found, or JAX has looked for devices already.
   """
   s = settings
   if s.mode == 'off' or jax.distributed.is_initialized():
     return
   try:
-    # JAX's own detection raises where there is no cluster, and joins one of a single process.
+    # JAX's own detection raises if there is no cluster, and joins one of a single process.
     find = clusters.ClusterEnv.auto_detect_unset_distributed_params
-    said = s.coordinator_address, s.num_processes, s.process_id, None
-    found = said if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
-    address, count, index, local_devices = found
+    asked = s.coordinator_address, s.num_processes, s.process_id, None
+    joined = asked if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
+    address, count, index, local_devices = joined
     if s.mode == 'auto' and count in (None, 1):
       return
     if None in (address, count, index):
@@ -74,12 +74,12 @@ def num_processes() -> int:
 
 
 def is_writer() -> bool:
-  """True in process 0, which alone writes and reports."""
+  """True in process 0, the only one that writes and reports."""
   return jax_distributed.global_state.process_id == 0
 
 
 def broadcast_from_process_0(look: Callable[[], T]) -> T:
-  """The result of `look`, run in process 0 alone, sent as JSON; an error of _SHARED_ERRORS is raised in every process.
+  """The result of `look`, run only in process 0, sent as JSON; an error of _SHARED_ERRORS is raised in every process.
 
   Every process must make this call, in the same order. Calls inside `look` stay in process 0.
   """

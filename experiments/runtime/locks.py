@@ -1,7 +1,7 @@
 """Locks on directories: one process at a time works on a trial, a pretrained model, a part of a study or a merge.
 
 A lock is the file `.lock`, a lease of `filelock`, whose thread renews it. Two processes can hold it on a file system
-without exclusive creation, or when one resumes after its lease has expired, until its next `check`.
+without exclusive creation, or when one resumes after its lease has expired, until its next `check_held`.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ _taken: set[pathlib.Path] = set()
 def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
   """Hold the lock on a directory, called `what` in messages, in process 0 for all; yield True if it is held.
 
-  If another process has it, wait until `gives_up`. Raises Stopped, and StorageError where no lock can be made.
+  If another process has it, wait until `gives_up`. Raises Stopped, and StorageError if no lock can be made.
   """
   lease = _lease(directory)
 
@@ -60,7 +60,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
     is_held = distributed.broadcast_from_process_0(is_taken)
     # A run that received a signal while it waited stops here, before it takes up other work.
     if not is_held:
-      signals.check()
+      signals.raise_if_stopped()
     yield is_held
   finally:
     if lease.is_locked:
@@ -98,8 +98,8 @@ def renewed(directory: pathlib.Path) -> float | None:
   return None
 
 
-def check(directory: pathlib.Path) -> None:
-  """Raise Lost, in all processes, where process 0 no longer has the lock that it took on a directory."""
+def check_held(directory: pathlib.Path) -> None:
+  """Raise Lost, in all processes, if process 0 no longer has the lock that it took on a directory."""
 
   def look() -> None:
     if other := lost_to(directory):
@@ -114,7 +114,7 @@ def may_write(path: pathlib.Path) -> bool:
 
 
 def lost_to(directory: pathlib.Path) -> str | None:
-  """The process that has the lock which this one took on a directory; None where this one has it, or took none."""
+  """The process that took over our lock on a directory; None if we still hold it or never did."""
   if directory not in _taken or _lease(directory).is_lock_held_by_us:
     return None
   return holder(directory) or 'a process that has ended'

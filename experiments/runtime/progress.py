@@ -23,7 +23,7 @@ Advance = Callable[[int, str], None]
 
 @contextlib.contextmanager
 def _output() -> Iterator[None]:
-  """Raise Ended where standard output cannot be written inside: a disk is full, or a pipe has no reader."""
+  """Raise Ended if standard output cannot be written inside: a disk is full, or a pipe has no reader."""
   try:
     yield
     sys.stdout.flush()

@@ -4,8 +4,8 @@
 Python, and files on disk are whole. The first signal also restores the default handlers, so that the second ends the
 process. Python handles a signal inside `jax.block_until_ready`, but inside numpy only after the call.
 
-Several processes must agree, so process 0 decides, wherever all of them call `check` or `all_stopping`. There another
-process posts its own signal to process 0, which acts on it at the next such call.
+Several processes must agree, so process 0 decides, wherever all of them call `raise_if_stopped` or `all_stopping`.
+There another process posts its own signal to process 0, which acts on it at the next such call.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def deferred() -> Iterator[None]:
     yield
   finally:
     _deferrals.pop()
-  check()
+  raise_if_stopped()
 
 
 def is_stopping() -> bool:
@@ -60,11 +60,11 @@ def all_stopping() -> list[int]:
   return distributed.broadcast_from_process_0(lambda: _received or distributed.posted())
 
 
-def check() -> None:
+def raise_if_stopped() -> None:
   """Raise Stopped, in all processes, if one of them has received a signal; every process must call it."""
-  found = all_stopping()
-  if found and not _deferrals:
-    raise Stopped(found[0])
+  received = all_stopping()
+  if received and not _deferrals:
+    raise Stopped(received[0])
 
 
 def _answer(number: int, *_: object) -> None:

@@ -14,14 +14,14 @@ from experiments.settings.fields import require, SettingsError
 
 
 class StorageError(OSError):
-  """Something could not be written, as its text says; what was written before it stands."""
+  """A write failed; files written earlier are intact."""
 
 
 def located(where: str, name: str = 'a path') -> pathlib.Path:
   """The path of a local directory, with ~ expanded, or of one in an object store, such as gs://BUCKET/DIRECTORY.
 
   The latter is an epath, which has the methods of pathlib that are used here. Raises SettingsError, which calls the
-  path `name`, where it is neither.
+  path `name`, if it is neither.
   """
   # Python decodes bytes of the command line that are no UTF-8 to unprintable characters.
   require(where.isprintable(), name, where, 'a path of printable UTF-8 characters')
@@ -39,12 +39,27 @@ def is_object(path: pathlib.Path) -> bool:
   return '://' in str(path)
 
 
-def check_writable(directory: pathlib.Path) -> None:
-  """Raise OSError where nothing can be written there; leave nothing behind.
+@contextlib.contextmanager
+def usable(directory: pathlib.Path, name: str) -> Iterator[None]:
+  """Raise SettingsError, which calls the directory `name`, if the block cannot use it.
+
+  A file stands there, the folder is not ours, or the library of the object store is missing.
+  """
+  try:
+    yield
+  except (OSError, ImportError) as error:
+    raise SettingsError(f'{name} is {str(directory)!r}; valid is a writable directory ({reason(error)})')
+
+
+def check_writable(directory: pathlib.Path, name: str) -> None:
+  """Raise SettingsError, as `usable` does, if nothing can be written there; leave nothing behind.
 
   It tries the directory itself or, if there is none yet, its nearest existing parent.
   """
-  if is_object(directory):
+  with usable(directory, name):
+    if not is_object(directory):
+      tempfile.TemporaryFile(dir=standing(directory)).close()
+      return
     probe = directory / '.probe'
     try:
       probe.write_bytes(b'')
@@ -53,31 +68,18 @@ def check_writable(directory: pathlib.Path) -> None:
     except Exception as error:
       # Clients raise unrelated classes without a library, an account, a network or a bucket.
       raise OSError(f'{type(error).__name__}: {error}')
-    return
-  with tempfile.TemporaryFile(dir=standing(directory)):
-    pass
-
-
-@contextlib.contextmanager
-def usable(workdir: pathlib.Path) -> Iterator[None]:
-  """Raise SettingsError, which names --workdir, if the folder cannot be used inside."""
-  try:
-    yield
-  except (OSError, ImportError) as error:
-    # A file stands there, the folder is not ours, or the library of the object store is missing.
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
 
 
 def not_written(path: pathlib.Path, error: Exception) -> str:
   """The sentence of a StorageError: the path that was not written, why, and the free space."""
-  there = free_bytes(path)
-  room = '' if there is None else f', {there:,} bytes are free'
+  free = free_bytes(path)
+  room = '' if free is None else f', {free:,} bytes are free'
   to_resume = 'earlier files are intact; fix the cause and rerun the same command to resume'
   return f'{str(path)!r} was not written ({reason(error)}{room}); {to_resume}'
 
 
 def reason(error: BaseException) -> str:
-  """The words of the system for an error, or else its own."""
+  """`strerror` if the error has one, else its message."""
   return getattr(error, 'strerror', None) or str(error) or type(error).__name__
 
 
@@ -89,4 +91,4 @@ def free_bytes(path: pathlib.Path) -> int | None:
 def standing(path: pathlib.Path) -> pathlib.Path:
   """The path, or its nearest existing parent."""
   whole = path.absolute()
-  return next(one for one in (whole, *whole.parents) if one.exists())
+  return next(parent for parent in (whole, *whole.parents) if parent.exists())

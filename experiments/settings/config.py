@@ -30,7 +30,7 @@ def shipped(experiment: str) -> dict[str, Any]:
 
 
 def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any]:
-  """The flags and the config, None where none is needed; raises SettingsError for a bad command line."""
+  """The flags and the config, None if none is needed; raises SettingsError for a bad command line."""
   values = flags.FlagValues()
   # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
   values.set_gnu_getopt()
@@ -59,22 +59,22 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
   """The config of PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
 
-  Raises SettingsError where there is no such file or name, or the file fails.
+  Raises SettingsError if there is no such file or name, or the file fails.
   """
   name, *scale = os.path.expanduser(config).split(':', 1)
   is_file = os.path.isfile(name)
   valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)
   with users_program('--config', config, 'a Python file whose get_config returns a ConfigDict'):
-    found = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
-    if not isinstance(found, ml_collections.ConfigDict):
-      raise TypeError(f'get_config() returned a {type(found).__name__}')
-    return found
+    config_dict = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
+    if not isinstance(config_dict, ml_collections.ConfigDict):
+      raise TypeError(f'get_config() returned a {type(config_dict).__name__}')
+    return config_dict
 
 
 def named(words: list[str]) -> list[str]:
   """The fields that words of a command line name."""
-  return [found[1] for found in map(_FIELD.match, words) if found]
+  return [match[1] for match in map(_FIELD.match, words) if match]
 
 
 def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
@@ -119,13 +119,13 @@ def from_record(config: dict[str, Any], classes: Classes) -> Any:
 def _read(cls: Any, config: Any, prefix: str) -> Any:
   """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
   require(isinstance(config, dict), prefix, config, 'a group of fields')
-  there = {field.name: field for field in dataclasses.fields(cls)}
-  for name in sorted(set(config) ^ set(there)):
-    what = 'is missing from the config' if name in there else f'is not a field; valid are {", ".join(there)}'
-    raise SettingsError(f'{prefix}{name} {what}')
+  known = {field.name: field for field in dataclasses.fields(cls)}
+  for name in sorted(set(config) ^ set(known)):
+    fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
+    raise SettingsError(f'{prefix}{name} {fault}')
   values = {
     name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')
-    for name, field in there.items()
+    for name, field in known.items()
   }
   try:
     # The group names its fields as it sees them.

@@ -32,7 +32,7 @@ class DistributedSettings(Group):
   initialization_timeout: int = setting('seconds to wait for the other processes to start')
   heartbeat_timeout: int = setting('seconds without a heartbeat after which a process counts as dead and all exit')
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     count = self.num_processes
     # If 0, the cluster decides, and the other two fields are not read.
     if count:

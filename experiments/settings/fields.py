@@ -79,14 +79,14 @@ def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
 def valid_values(field: dataclasses.Field) -> str:
   """The values that a field takes, in words."""
   (entry, several), allowed = _kind(field), field.metadata
-  one = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS[entry]
+  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS[entry]
   if entry in (int, float):
     bounds = ' and '.join(f'{_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
-    one += ', ' + bounds.replace('above 0 ', 'positive ')
+    valid += ', ' + bounds.replace('above 0 ', 'positive ')
   if not several:
-    return one
+    return valid
   distinct = '' if allowed['may_repeat'] else 'distinct '
-  return f'a tuple of {distinct}entries, each {one}' + (', or ()' if allowed['may_be_empty'] else '')
+  return f'a tuple of {distinct}entries, each {valid}' + (', or ()' if allowed['may_be_empty'] else '')
 
 
 def _takes(field: dataclasses.Field, value: Any) -> bool:
@@ -118,10 +118,10 @@ class Group:
       # A group has no metadata, and has checked itself.
       if field.metadata:
         self.require(field.name, _takes(field, getattr(self, field.name)), valid_values(field))
-    self.check()
+    self.check_fields()
 
-  def check(self) -> None:
-    """Raise SettingsError where fields do not fit each other; it names them relative to this group."""
+  def check_fields(self) -> None:
+    """Raise SettingsError if fields do not fit each other; it names them relative to this group."""
 
   def require(self, name: str, holds: Any, valid: str) -> None:
     """`require` of the field of this dotted name."""

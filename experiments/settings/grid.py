@@ -85,7 +85,7 @@ class Settings(groups.Experiment):
   )
   figure: groups.FigureSettings
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     d, m = self.downstream, self.memory
     # With a memory a label is about a cell, which has at least two values.
     has_label = all(m.sizes) or min(self.num_states) > 1
@@ -168,13 +168,9 @@ class Settings(groups.Experiment):
     """The number of starts from which one of METHODS is trained on a task."""
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
-  def prompt_length(self, method: str) -> int:
-    """Vectors that one of METHODS puts before a text."""
-    return self.prompt.length if METHODS[method].prompt else 0
-
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""
-    return self.downstream.seen_length(self.prompt_length(method))
+    return self.downstream.seen_length(self.prompt.length if METHODS[method].prompt else 0)
 
   def bert_module(self) -> Bert:
     return self.bert.module(self.hmm.num_tokens)

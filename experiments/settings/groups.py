@@ -63,7 +63,7 @@ class MemorySettings(Group):
     'methods to tune on an HMM with |M||H| states beside each memory HMM', choices=tuple(METHODS), may_be_empty=True
   )
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     self.require('sizes', 1 not in self.sizes, 'at least 2, or 0 for no memory')
     if any(self.sizes):
       # The grid combines every size with every number of cells.
@@ -82,7 +82,7 @@ class CorpusSettings(Group):
   document_length: int = setting('tokens in a document')
   chunk_length: int = setting('tokens in a pretraining chunk; the remainder of a document is dropped')
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     valid = f'at most document_length, {self.document_length}'
     self.require('chunk_length', self.chunk_length <= self.document_length, valid)
     most = _MOST_TOKENS // self.document_length
@@ -109,7 +109,7 @@ class BertSettings(Group):
   attention: str = setting('attention kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
   scan_layers: bool = setting('compile all layers but the last as one scan')
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     # cuDNN's kernel supports only half precision, and no dropout.
     if self.attention == 'cudnn':
       self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 if attention is 'cudnn'")
@@ -139,7 +139,7 @@ class MlmSettings(AdamWSettings):
   random_share: float = setting('share of selected positions replaced by a random token', least=0, most=1)
   steps_per_call: int = setting('optimiser steps in one call of the compiled program')
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     # 0.9 + 0.1 may be more than 1 in binary.
     fits = self.mask_share + self.random_share <= 1 + 1e-9
     self.require('random_share', fits, f'at most 1 - mask_share, {1 - self.mask_share:.3g}')
@@ -167,8 +167,8 @@ class PretrainSettings(MlmSettings):
   checkpoint_every: int = setting('steps between checkpoints')
   measure_every: int = setting('steps between evaluations against the ideal model')
 
-  def check(self) -> None:
-    super().check()
+  def check_fields(self) -> None:
+    super().check_fields()
     self.require('warmup_steps', self.warmup_steps < self.num_steps, f'below num_steps, {self.num_steps}')
     # All happens between two calls of the compiled program.
     for name in ('num_steps', 'checkpoint_every', 'measure_every'):
@@ -210,7 +210,7 @@ class TuneSettings(AdamWSettings):
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
   def check_for(self, name: str, num_train: int) -> None:
-    """Raise SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
+    """Raise SettingsError if `num_train` inputs make no batch, or fewer steps than the warm-up has."""
     valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
     # An incomplete last batch of an epoch is dropped.

@@ -60,7 +60,7 @@ class Trial(NamedTuple):
 
   @property
   def pretraining_id(self) -> str:
-    """The id of a pretrained model: a digest of all settings that decide its bits, whatever the experiment.
+    """The id of a pretrained model: a digest of all settings that decide its bits, independent of the experiment.
 
     Platform, devices and versions may decide them too; they are recorded beside the model and are not part of its id.
     """

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.table import number, Table, table
 from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import trials
 from experiments.records.trials import TrialFolder
@@ -123,7 +123,7 @@ def smoothing(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> li
 
 
 def _smoother(posterior: Callable[[HMM, Array], Any], hmm: HMM, rows: Array) -> Call:
-  """Compiled for smoothed rows alone: XLA leaves out the rest of a posterior."""
+  """Compiled only for smoothed rows: XLA leaves out the rest of a posterior."""
   return functools.partial(jax.jit(lambda hmm, rows: posterior(hmm, rows).smoothed_probs), hmm, rows)
 
 
@@ -254,4 +254,4 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
   return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
-STUDY = Study(in_parts(_parts), _tables, check=checks.check)
+STUDY = Study(in_parts(_parts), _tables, check=checks.check_grid)

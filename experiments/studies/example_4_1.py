@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib, statistics
-from experiments.analysis.tables import Table, table
+from experiments.analysis.table import Table, table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
@@ -28,7 +28,7 @@ _TITLE = 'Posterior of each cell after each word, and probability given all word
 
 
 def _check(settings: ExampleSettings) -> None:
-  """Raise SettingsError where the example cannot generate the sentence."""
+  """Raise SettingsError if the example cannot generate the sentence."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   try:
     tokens = example_4_1.encode(settings.sentence, vocabulary)
@@ -48,7 +48,7 @@ def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
   for index in range(settings.num_documents):
     key = jax.random.fold_in(jax.random.key(settings.seed), index)
     states, tokens = map(np.asarray, hmm_jax.sample(key, hmm, settings.document_length))
-    # Without the last sentence where it is unfinished, unless there is no other.
+    # Without the last sentence if it is unfinished, unless there is no other.
     ends = np.flatnonzero(tokens == vocabulary.words.index(example_4_1.FULL_STOP))
     documents.append(tokens[: ends[-1] + 1] if ends.size else tokens)
     held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)

@@ -4,7 +4,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, mixture, report, statistics
-from experiments.analysis.tables import Table
+from experiments.analysis.table import Table
 from experiments.pipeline import checks, sweep
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS
@@ -35,11 +35,12 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
   """The figures that the settings name and the records fill."""
   records = statistics.on_fresh_texts(records)
-  trained = records[[method in MAIN or METHODS[method].fit == 'schedule' for method in records['method']]]
-  # Fits without a schedule are only for _OF_FITS, unless there are no others.
+  is_trained = lambda method: METHODS[method].fit == 'schedule' and not METHODS[method].refits
+  trained = records[[method in MAIN or is_trained(method) for method in records['method']]]
+  # Heads that no schedule fits are only for _OF_FITS, unless there are no others.
   shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
   drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
   return {name: figure for name, figure in drawn.items() if figure}
 
 
-STUDY = Study(sweep.run, tables, figures, checks.check)
+STUDY = Study(sweep.run, tables, figures, checks.check_grid)

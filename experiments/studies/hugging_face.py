@@ -36,15 +36,15 @@ def named(params: Any) -> dict[str, np.ndarray]:
 
   A tree of scanned layers has no such names.
   """
-  found: dict[str, np.ndarray] = {}
+  by_name: dict[str, np.ndarray] = {}
   for path, leaf in flatten_dict(params, sep='.').items():
     # torch multiplies by the transpose.
     values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
     # All names in one pass, so that none is replaced within another.
     name = re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
     parts = zip(('query', 'key', 'value'), np.split(values, 3)) if '.qkv.' in name else [('', values)]
-    found |= {name.replace('qkv', f'attention.self.{part}'): rows for part, rows in parts}
-  return found
+    by_name |= {name.replace('qkv', f'attention.self.{part}'): rows for part, rows in parts}
+  return by_name
 
 
 def model_of(bert: Bert, params: Any) -> transformers.BertForMaskedLM:

@@ -13,7 +13,7 @@ import sys
 import matplotlib.figure
 
 from experiments.analysis import figures
-from experiments.analysis.tables import as_markdown, Table
+from experiments.analysis.table import as_markdown, Table
 from experiments.records import files, load, results
 from experiments.runtime import exit_status
 from experiments.settings.fields import SettingsError
@@ -27,7 +27,7 @@ _RESULTS = ROOT / 'docs' / 'results'
 
 def filled(text: str) -> str:
   """The text of a page with every table as its records have it now."""
-  return TABLE.sub(lambda found: f'{found[1]}\n{as_markdown(_shown(found[3])[0][found[2]])}\n\n{found[4]}', text)
+  return TABLE.sub(lambda marked: f'{marked[1]}\n{as_markdown(_shown(marked[3])[0][marked[2]])}\n\n{marked[4]}', text)
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
   folders = set[str]()
   for page in PAGES:
     text = page.read_text()
-    folders |= {found[3] for found in TABLE.finditer(text)}
+    folders |= {marked[3] for marked in TABLE.finditer(text)}
     try:
       files.write_whole(page, filled(text))
     except (KeyError, ValueError, SettingsError) as error:

@@ -11,7 +11,7 @@ import scipy.special
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
-from experiments.analysis.tables import share, Table, table
+from experiments.analysis.table import share, Table, table
 from experiments.pipeline import checks, optimal_heads, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS, NONE
@@ -44,9 +44,9 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
     def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
       frozen = tuning.FrozenModel(name, model, params, exact_probs)
       for method in methods:
-        for one in tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter):
-          of_task = {name: one.measured[name] for name in ('accuracy', 'majority_accuracy')}
-          rows.append({**same, **fields, 'task': one.task, 'method': method, **of_task})
+        for tuned_task in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
+          of_task = {name: tuned_task.measured[name] for name in ('accuracy', 'majority_accuracy')}
+          rows.append({**same, **fields, 'task': tuned_task.task, 'method': method, **of_task})
 
     model = pretraining.tuned_model(settings.bert_module())
     on_bert = [method for method in trial.methods if 'bert' in METHODS[method].models]
@@ -66,13 +66,13 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
 
 
 def unigram_gap(ideal: bayes_gap.Ideal) -> float:
-  """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts token frequencies alone."""
+  """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts only token frequencies."""
   probs = np.asarray(ideal.token_probs, np.float64)[:, 0]
   return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
 
 
 def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
-  """All tables, from records alone."""
+  """All tables, only from records."""
   steps, without = _on_bert(records), records[records['step'].isna()]
   last = steps[steps['step'] == steps['step'].max()]
   hmm = lambda rows: dict(zip(('|H|', 'HMM'), map(str, rows[_HMM].iloc[0])))
@@ -115,11 +115,11 @@ def _on_bert(records: pd.DataFrame) -> pd.DataFrame:
 
 def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
   """The mean accuracy of each method, and of the majority class, by their headings."""
-  found = {
+  cells = {
     METHODS[name].label: percent(select(rows, method=name), 'accuracy', _HMM) for name in rows['method'].unique()
   }
-  found['majority'] = percent(rows, 'majority_accuracy', _HMM)
-  return {heading: form.format(one) for heading, one in found.items()}
+  cells['majority'] = percent(rows, 'majority_accuracy', _HMM)
+  return {heading: form.format(interval) for heading, interval in cells.items()}
 
 
 @figures_lib.styled
@@ -150,4 +150,4 @@ def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matp
   return {'plateau': draw(records, settings)}
 
 
-STUDY = Study(in_parts(_parts), _tables, _figures, checks.check)
+STUDY = Study(in_parts(_parts), _tables, _figures, checks.check_grid)

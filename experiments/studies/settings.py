@@ -28,8 +28,8 @@ class BenchmarkSettings(Settings):
   num_texts: int = setting('texts that are smoothed')
   text_length: int = setting('tokens in each of them')
 
-  def check(self) -> None:
-    super().check()
+  def check_fields(self) -> None:
+    super().check_fields()
     require_drawn_hmms(self)
     optimizer = self.pretrain.optimizer
     require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', the optimiser of every library")
@@ -40,8 +40,8 @@ class PlateauSettings(Settings):
 
   checkpoints: tuple[int, ...] = setting('pretraining steps after which the methods are tuned on BERT', least=0)
 
-  def check(self) -> None:
-    super().check()
+  def check_fields(self) -> None:
+    super().check_fields()
     require(self.models == ('bert',), 'models', self.models, "('bert',), the only pretrained model")
     require_drawn_hmms(self)
     steps, each = self.checkpoints, self.pretrain.steps_per_call

@@ -13,7 +13,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.tables import as_text, Table
+from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
@@ -40,7 +40,7 @@ class Study(NamedTuple):
       the numbers of trials, too, and returns a sentence that says what is left.
     tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
-    check: (settings) -> raises SettingsError where this machine cannot run it.
+    check: (settings) -> raises SettingsError if this machine cannot run it.
   """
 
   run: Callable[..., str | None]
@@ -89,7 +89,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
     for waits in (False, True):
       for index, (name, part) in enumerate(parts(settings).items()):
         # JAX swallows what a handler raises inside its own callbacks.
-        signals.check()
+        signals.raise_if_stopped()
         make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
         made[name] = made[name] or _read_or_made(folder / name, make, waits, workdir, reporter)
     with locks.held(workdir, 'the merge of records', reporter):
@@ -116,7 +116,7 @@ def _read_or_made(
 
 
 def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
-  """The content of a part's file; None where there is none, or it was corrupt and is renamed."""
+  """The content of a part's file; None if there is none, or it was corrupt and is renamed."""
   try:
     return files.read_sealed(path, records=list)
   except FileNotFoundError:
@@ -127,12 +127,12 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
 
 
 def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
-  """Run a part and write its file; raise Lost where another process has its lock by then."""
+  """Run a part and write its file; raise Lost if another process has its lock by then."""
   begun, name = time.monotonic(), path.parent.name
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()
   made = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
-  locks.check(path.parent)
+  locks.check_held(path.parent)
   records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
   content = {'seconds': time.monotonic() - begun, 'records': records}
   files.write_sealed(path, content)

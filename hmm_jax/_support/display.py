@@ -25,14 +25,10 @@ def _line(values: Any) -> str:
 
 def _summary(name: str, x: Any) -> str:
   """The name and the shape, and of known probabilities the mean entropy of a distribution in nats; a number itself."""
-  if _is_distribution(name, x):
+  if name.endswith(('_probs', '_matrix')) and is_concrete(x):
     probs = np.asarray(x, np.float64)
     entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))
     return f'{name} {list(x.shape)} {entropies.mean():.3g} nats'
   if is_concrete(x) and not x.shape:
     return f'{name} {x:.6g}'
   return f'{name} {list(x.shape) if hasattr(x, "shape") else reprlib.repr(x)}'
-
-
-def _is_distribution(name: str, x: Any) -> bool:
-  return name.endswith(('_probs', '_matrix')) and is_concrete(x)

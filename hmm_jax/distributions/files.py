@@ -90,7 +90,7 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
     return _read_npz(path) if path.suffix == '.npz' else _read_json(path)
   except OSError:
     raise
-  # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
+  # A damaged file can raise any exception, and numpy may put its content in the message.
   except Exception as error:
     reason = textwrap.shorten(str(error) or type(error).__name__, 300)
     raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is an intact file of named arrays')
@@ -150,19 +150,19 @@ def open_regular(path: str | pathlib.Path, max_bytes: int) -> Iterator[BinaryIO]
 def read_archive(file: BinaryIO, max_bytes: int) -> dict[str, np.ndarray]:
   """The arrays of an .npz file by their names, none of objects.
 
-  Raises ValueError where they declare more bytes, which little of an archive may expand to, before anything is read; or
-  whatever numpy raises for a damaged archive.
+  Raises ValueError, before anything is read, if the headers declare more than `max_bytes` (a small archive can expand
+  to much); or whatever numpy raises for a damaged archive.
   """
   with zipfile.ZipFile(file) as archive:
     check_bytes(sum(member.file_size for member in archive.infolist()), max_bytes)
   file.seek(0)
-  # Of a header that declares more than there is, numpy reserves no memory, or touches none before it misses the rest.
+  # numpy does not touch memory for data that the file lacks.
   with np.load(file, allow_pickle=False) as arrays:
     return dict(arrays)
 
 
 def check_bytes(size: int, max_bytes: int) -> None:
-  """Raise ValueError where a file has more bytes."""
+  """Raise ValueError if a file has more bytes."""
   if size > max_bytes:
     raise ValueError(f'it has {size:,} bytes; valid are at most {max_bytes:,}')
 

@@ -86,34 +86,6 @@ class HMM(NamedTuple):
     return hmm
 
 
-def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
-  """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
-  shape = np.shape(emission_matrix)
-  if len(shape) != len(axes) or 0 in shape:
-    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], no axis empty')
-  return shape
-
-
-def check_probs(
-  field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
-) -> None:
-  """Raise ValueError naming `field` unless `probs` has this shape and sums to 1 over `axis`; None for all axes."""
-  if np.shape(probs) != shape:
-    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
-  rows = np.asarray(probs, np.float64)
-  if not np.isfinite(rows).all() or (rows < 0).any():
-    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
-  sums = np.ravel(rows.sum(axis))
-  worst = sums[np.abs(sums - 1).argmax()]
-  if abs(worst - 1) > 1e-5:
-    raise ValueError(f'{field} has a row that sums to {worst:.6g}; valid is 1 (within 1e-5)')
-
-
-def softmax_of_uniform(key: Array, shape: tuple[int, ...], temperature: float) -> Array:
-  """softmax(logits / temperature) on the last axis with logits iid U[0, 1]: the paper's random distribution."""
-  return jax.nn.softmax(jax.random.uniform(key, shape) / temperature, axis=-1)
-
-
 @arguments.converted
 def random_hmm(
   key: Array,
@@ -154,17 +126,6 @@ def random_hmm(
     ),
     emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
   )
-
-
-def mixed_permutations(
-  key_weights: Array, key_permutations: Array, num_states: int, num_permutations: int | None, temperature: float
-) -> Array:
-  """A random transition matrix [H, H]: `num_permutations` (None: H) permutation matrices mixed as in `random_hmm`."""
-  num_permutations = num_permutations or num_states
-  weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
-  permute = functools.partial(jax.random.permutation, x=num_states)
-  permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
-  return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
 
 
 @arguments.converted
@@ -235,20 +196,12 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   return hmm.starting_from(mean / mean.sum())
 
 
-@arguments.converted
-def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
-  """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
-  # Multiply in float32: JAX would run the gradient's transposed product outside of `in_float64`, where it fails.
-  factors = float64.narrowed((state_probs, hmm.joint_emission_matrix))
-  return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
-
-
 @checked
 def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
-  where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
+  if the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
 
   >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
   >>> print(conditional_token_probs(hmm, jnp.array([[1.0, 1], [1, 1], [0, 1]])))  # states alternate, the last is 1
@@ -257,3 +210,50 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
    [0.5 0.5]]
   """
   return emitted_token_probs(hmm, forward_backward(hmm, likelihoods).leave_one_out_probs)
+
+
+@arguments.converted
+def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
+  """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
+  # Multiply in float32: JAX would run the gradient's transposed product outside of `in_float64`, where it fails.
+  factors = float64.narrowed((state_probs, hmm.joint_emission_matrix))
+  return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
+
+
+def softmax_of_uniform(key: Array, shape: tuple[int, ...], temperature: float) -> Array:
+  """softmax(logits / temperature) on the last axis with logits iid U[0, 1]: the paper's random distribution."""
+  return jax.nn.softmax(jax.random.uniform(key, shape) / temperature, axis=-1)
+
+
+def mixed_permutations(
+  key_weights: Array, key_permutations: Array, num_states: int, num_permutations: int | None, temperature: float
+) -> Array:
+  """A random transition matrix [H, H]: `num_permutations` (None: H) permutation matrices mixed as in `random_hmm`."""
+  num_permutations = num_permutations or num_states
+  weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
+  permute = functools.partial(jax.random.permutation, x=num_states)
+  permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
+  return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
+
+
+def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
+  """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
+  shape = np.shape(emission_matrix)
+  if len(shape) != len(axes) or 0 in shape:
+    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], no axis empty')
+  return shape
+
+
+def check_probs(
+  field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
+) -> None:
+  """Raise ValueError naming `field` unless `probs` has this shape and sums to 1 over `axis`; None for all axes."""
+  if np.shape(probs) != shape:
+    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
+  rows = np.asarray(probs, np.float64)
+  if not np.isfinite(rows).all() or (rows < 0).any():
+    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
+  sums = np.ravel(rows.sum(axis))
+  worst = sums[np.abs(sums - 1).argmax()]
+  if abs(worst - 1) > 1e-5:
+    raise ValueError(f'{field} has a row that sums to {worst:.6g}; valid is 1 (within 1e-5)')

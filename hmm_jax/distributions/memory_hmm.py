@@ -32,7 +32,7 @@ class MemoryHMM(NamedTuple):
 
   Attributes:
     memory_probs: [M, ..., M], an axis per cell: P[M_1, ..., M_N].
-    initial_probs: [H], P[H_1]; or [M, ..., M, H], P[H_1 | M], where the first state depends on the memory.
+    initial_probs: [H], P[H_1]; or [M, ..., M, H], P[H_1 | M], if the first state depends on the memory.
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     cell_index: [H] integers below N, the cell J that each hidden state reads.
     emission_matrix: [M, H, V], entry (m, h, v) = P[X_t = v | M_J = m, H_t = h], the paper's W.
@@ -248,7 +248,7 @@ class MemoryPosterior(NamedTuple):
     leave_one_out_probs: [..., T, H], P[H_t | x_{-t}].
     leave_one_out_read_probs: [..., T, M, H], P[M_{J_t}, H_t | x_{-t}], of which G_t is a linear function.
     joint: `Posterior` over the E joint states, [..., T, E].
-    marginal_loglik: [...], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+    marginal_loglik: [...], log P[x_{1:T}] in nats; -inf if the evidence has probability zero.
 
   >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
   >>> posterior = memory_forward_backward(hmm, jnp.ones((5, 6)))

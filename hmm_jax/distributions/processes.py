@@ -25,7 +25,7 @@ from hmm_jax.distributions.hmm import check_probs, HMM, mixed_permutations, soft
 def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None) -> HMM:
   """Return the state-emitting `HMM` whose words have the probabilities pi T[x_1] ... T[x_n] 1.
 
-  Where the state before the token decides it, T[x, i, j] = W_ix A_ij, the HMM has the states of T. Otherwise a state of
+  If the state before the token decides it, T[x, i, j] = W_ix A_ij, the HMM has the states of T. Otherwise a state of
   the HMM is a pair (token, the state that it led to), of which there are at most S V. Pairs that cannot occur are left
   out. Pairs of one state that are entered in the same proportions are one, so that T[x, i, j] = A_ij W_jx has the
   states of T too. States of T that cannot occur are left out; others stay apart even where their futures are equal,
@@ -33,7 +33,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
 
   Args:
     transition_matrices: T [V, S, S], T[x, i, j] = P[X_t = x, S_{t+1} = j | S_t = i]; over x and j they sum to 1.
-    initial_probs: pi [S], P[S_1], before the first token; the stationary law where None.
+    initial_probs: pi [S], P[S_1], before the first token; the stationary law if None.
 
   Raises:
     ValueError: a shape, an entry or a sum is wrong, or the stationary law is not unique.
@@ -62,7 +62,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
 
 
 def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-  """The law of the first state [S], stationary where None, and the states that can occur [S], bool."""
+  """The law of the first state [S], stationary if None, and the states that can occur [S], bool."""
   if initial_probs is not None:
     pi = float64(arguments.array('initial_probs', initial_probs))
     check_probs('initial_probs', pi, A.shape[:1])
@@ -96,7 +96,7 @@ def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any
 
 
 def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
-  """The states, [H] bool, that occur where documents begin in these, [H] bool."""
+  """The states, [H] bool, that occur if documents begin in these, [H] bool."""
   latest = states
   while latest.any():
     latest = transition_matrix[latest].any(0) & ~states
@@ -105,7 +105,7 @@ def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
 
 
 def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
-  """The law pi [H] with pi = pi @ transition_matrix and sum 1; of least norm where there are several."""
+  """The law pi [H] with pi = pi @ transition_matrix and sum 1; the one of least norm if it is not unique."""
   A = float64(arguments.array('transition_matrix', transition_matrix)).T
   system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
   solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]

@@ -17,6 +17,64 @@ ArrayT = TypeVar('ArrayT', Array, np.ndarray)
 DOCUMENTS_AT_A_TIME = 256
 
 
+@functools.partial(checked, static_argnames='length')
+def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
+  """Draw one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
+
+  The memory is drawn once and stays for the whole document. Probabilities are resolved to 2^-24.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> states, tokens = sample(jax.random.key(0), hmm, length=5)
+  >>> tokens.tolist()
+  [0, 1, 0, 1, 0]
+  """
+  return _sample(key, _tables(hmm), length)
+
+
+@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
+def sample_corpus(
+  key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
+) -> Array:
+  """Tokens of many documents, [S, T], as `token_dtype`.
+
+  Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
+  `chunk_size` at a time, which bounds the memory of the random words.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> corpus = sample_corpus(jax.random.key(1), hmm, num_documents=6, length=5)
+  >>> corpus.shape, corpus.dtype
+  ((6, 5), dtype('uint8'))
+  """
+  tables = _tables(hmm)
+
+  def document(index: Array) -> Array:
+    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
+
+  # Chunks of one size, the last one running over, compile once; a remainder would compile again.
+  num_chunks = -(-num_documents // chunk_size)
+  chunk_size = -(-num_documents // num_chunks)
+  return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
+
+
+@converted
+def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
+  """Documents cut into the chunks [S, T] of pretraining, without each document's remainder."""
+  return documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape(-1, chunk_length)
+
+
+@converted
+def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
+  """`in_chunks` of `sample_corpus`."""
+  return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)
+
+
+def token_dtype(num_tokens: int) -> np.dtype:
+  """The smallest unsigned type that holds ids 0 to V + 1."""
+  return np.min_scalar_type(num_tokens + 1)
+
+
 class AliasTable(NamedTuple):
   """Walker's alias method: a draw of one of V outcomes, from any row, costs two look-ups and one 32-bit word.
 
@@ -81,61 +139,3 @@ def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Ar
   last, states = lax.scan(step, first_state, words_2xT[0, 1:])
   joint_states = first - first_state + jnp.append(states, last)
   return joint_states, alias_draw(emission, joint_states, words_2xT[1])
-
-
-@functools.partial(checked, static_argnames='length')
-def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
-  """Draw one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
-
-  The memory is drawn once and stays for the whole document. Probabilities are resolved to 2^-24.
-
-  >>> import hmm_jax as hj
-  >>> hmm = hj.HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
-  >>> states, tokens = sample(jax.random.key(0), hmm, length=5)
-  >>> tokens.tolist()
-  [0, 1, 0, 1, 0]
-  """
-  return _sample(key, _tables(hmm), length)
-
-
-def token_dtype(num_tokens: int) -> np.dtype:
-  """The smallest unsigned type that holds the vocabulary, [MASK] and one id more."""
-  return np.min_scalar_type(num_tokens + 1)
-
-
-@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
-def sample_corpus(
-  key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
-) -> Array:
-  """Tokens of many documents, [S, T], as `token_dtype`.
-
-  Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
-  `chunk_size` at a time, which bounds the memory of the random words.
-
-  >>> import hmm_jax as hj
-  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
-  >>> corpus = sample_corpus(jax.random.key(1), hmm, num_documents=6, length=5)
-  >>> corpus.shape, corpus.dtype
-  ((6, 5), dtype('uint8'))
-  """
-  tables = _tables(hmm)
-
-  def document(index: Array) -> Array:
-    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
-
-  # Chunks of one size, the last one running over, compile once; a remainder would compile again.
-  num_chunks = -(-num_documents // chunk_size)
-  chunk_size = -(-num_documents // num_chunks)
-  return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
-
-
-@converted
-def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
-  """Documents cut into the chunks [S, T] of pretraining, without each document's remainder."""
-  return documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape(-1, chunk_length)
-
-
-@converted
-def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
-  """`in_chunks` of `sample_corpus`."""
-  return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)

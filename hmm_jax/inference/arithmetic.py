@@ -23,7 +23,7 @@ class Arithmetic(NamedTuple):
   times: Callable[[Array, Array], Array]
   matvec: Callable[[Array, Array], Array]  # (matrix [I, J] or [I, J, B], message [J, C, B]) -> [I, C, B]
   total: Callable[[Array], Array]  # message -> its sum, [B], which is encoded too
-  over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
+  over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message if the total is zero
   log: Callable[[Array], Array]  # of what is encoded
   least_log_evidence: float  # below it a result is not certified
 
@@ -37,6 +37,42 @@ class Arithmetic(NamedTuple):
   def probs(self, message: Array, dtype: Any) -> Array:
     """The probabilities of a message of any sum."""
     return self.decoded(self.over(message, lax.stop_gradient(self.total(message))), dtype)
+
+
+def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities of `run` and the log-likelihood [B], by logarithms where underflow of weights could matter.
+
+  Args:
+    run: (arithmetic, dtype, pi, A, *rows), encoded -> (probabilities, log-evidence [B]).
+    *arguments: pi, A and the rows, not encoded.
+  """
+  result, log_evidence = _result(SCALED, run, *arguments)
+  certified = log_evidence > SCALED.least_log_evidence
+  if arguments[-1].dtype == np.float64:
+    # The bound does not cover entries that are read as 0.
+    certified &= ~jnp.stack([float64.is_subnormal(float64.as_float64(x)).any() for x in arguments]).any()
+
+  def replace(result: Any, *arguments: Array) -> Any:
+    by_logarithms, _ = _result(LOGARITHMIC, run, *arguments)
+    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, by_logarithms)
+
+  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
+
+
+def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities with the log-likelihood, and the log-evidence of rows with maximum 1, as the bounds assume."""
+  dtype = arguments[-1].dtype
+  constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
+  pi, A, *rows = map(float64.as_float64, arguments)
+  total, row_sum = constant(pi.sum((0, 1))), constant(A.sum(1).max(0))
+  largest = [constant(x.max((1, 2))) for x in rows]
+  constants = total, row_sum, *(x[:, None, None] for x in largest)
+  # Encoded before they are divided, since the quotient may underflow.
+  scaled = map(arithmetic.over, *(map(arithmetic.encode, x) for x in ((pi, A, *rows), constants)))
+  probs, log_evidence = run(arithmetic, dtype, *scaled)
+  moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
+  log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
+  return (probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)), log_evidence
 
 
 @jax.custom_jvp
@@ -85,39 +121,3 @@ LOGARITHMIC = Arithmetic(
   log=lambda x: x,
   least_log_evidence=-jnp.inf,
 )
-
-
-def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
-  """The probabilities of `run` and the log-likelihood [B], by logarithms where underflow of weights could matter.
-
-  Args:
-    run: (arithmetic, dtype, pi, A, *rows), encoded -> (probabilities, log-evidence [B]).
-    *arguments: pi, A and the rows, not encoded.
-  """
-  result, log_evidence = _result(SCALED, run, *arguments)
-  certified = log_evidence > SCALED.least_log_evidence
-  if arguments[-1].dtype == np.float64:
-    # The bound does not cover entries that are read as 0.
-    certified &= ~jnp.stack([float64.is_subnormal(float64.as_float64(x)).any() for x in arguments]).any()
-
-  def replace(result: Any, *arguments: Array) -> Any:
-    by_logarithms, _ = _result(LOGARITHMIC, run, *arguments)
-    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, by_logarithms)
-
-  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
-
-
-def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
-  """The probabilities with the log-likelihood, and the log-evidence of rows with maximum 1, as the bounds assume."""
-  dtype = arguments[-1].dtype
-  constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
-  pi, A, *rows = map(float64.as_float64, arguments)
-  total, row_sum = constant(pi.sum((0, 1))), constant(A.sum(1).max(0))
-  largest = [constant(x.max((1, 2))) for x in rows]
-  constants = total, row_sum, *(x[:, None, None] for x in largest)
-  # Encoded before they are divided, since the quotient may underflow.
-  scaled = map(arithmetic.over, *(map(arithmetic.encode, x) for x in ((pi, A, *rows), constants)))
-  probs, log_evidence = run(arithmetic, dtype, *scaled)
-  moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
-  log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
-  return (probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)), log_evidence

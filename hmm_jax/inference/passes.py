@@ -61,7 +61,7 @@ def scan(step: Callable[..., Any], start: Any, positions: Any, reverse: bool = F
 def smooth(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[tuple[Array, ...], Array]:
   """The probabilities of a `Posterior`, [T, H, C, B] each, and the log-evidence [B]."""
   _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
-  # The largest entry of beta is at most 1 / evidence. Where that could overflow, the future counts as impossible: the
+  # The largest entry of beta is at most 1 / evidence. If that could overflow, the future counts as impossible: the
   # result, which logarithms replace, and its gradient stay finite.
   c = lax.stop_gradient(jnp.where(log_evidence >= ops.least_log_evidence, c, jnp.inf))
   smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)

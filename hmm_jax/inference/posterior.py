@@ -55,7 +55,7 @@ class Posterior(NamedTuple):
     predicted_probs: [T, E], P[H_t | x_{1:t-1}]; row 0 is the initial distribution.
     smoothed_probs: [T, E], P[H_t | x_{1:T}].
     leave_one_out_probs: [T, E], P[H_t | x_{-t}]; row t does not depend on likelihood row t.
-    marginal_loglik: [], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+    marginal_loglik: [], log P[x_{1:T}] in nats; -inf if the evidence has probability zero.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -80,7 +80,7 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
 
   Differentiable in every argument, also at exact zeros (reverse mode once, no `jax.hessian`). Gradients are clipped to
-  a millionth of the largest float. Where the evidence of rows with maximum 1 is below exp(-650), the gradient at an
+  a millionth of the largest float. If the evidence of rows with maximum 1 is below exp(-650), the gradient at an
   exact zero is 0.
 
   Args:

@@ -13,7 +13,7 @@ from hmm_jax.inference.posterior import Chain
 def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   """The Viterbi path argmax_e P[e_{1:T}, x_{1:T}] over joint states, of one sequence [T, E]; int32 [T].
 
-  Ties go to the lower state; where the evidence has probability zero every path ties.
+  Ties go to the lower state; if the evidence has probability zero every path ties.
 
   >>> import hmm_jax as hj, jax
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)

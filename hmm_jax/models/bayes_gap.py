@@ -64,7 +64,7 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: masking.Co
   inputs, selected = masking.corrupt(key, corruption, chunks)
   seen, seen_if_selected = masking.channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
-  # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
+  # If the corruption always shows [MASK], a visible token is never selected and its row is 0.
   token_probs = token_probs / positive_or_one(token_probs.sum(-1, keepdims=True))
   everywhere = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
   return Ideal(inputs, everywhere, selected / jnp.maximum(selected.sum(), 1), token_probs)

@@ -53,7 +53,7 @@ Positions = Array | np.ndarray | None
 
 @arguments.converted
 def at_positions(x: Array, positions: Positions) -> Array:
-  """The rows [..., Q, D] of x [..., T, D] at `positions`, from 0 to T - 1; x itself where None.
+  """The rows [..., Q, D] of x [..., T, D] at `positions`, from 0 to T - 1; x itself if None.
 
   >>> at_positions(jnp.arange(12).reshape(4, 3), np.array([3, 0])).tolist()
   [[9, 10, 11], [0, 1, 2]]

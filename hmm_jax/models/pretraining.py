@@ -34,6 +34,79 @@ class TrainState(NamedTuple):
   opt_state: Any
 
 
+def make_init(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Callable[[Array], TrainState]:
+  """Compile `key -> state`, a fresh one, each leaf where it lives on the mesh."""
+  return jax.jit(
+    lambda key: init_train_state(key, bert, optimizer),
+    out_shardings=state_shardings(bert, optimizer, mesh),
+    compiler_options=compilation.ONCE,
+  )
+
+
+def make_train_steps(
+  bert: Bert,
+  optimizer: optax.GradientTransformation,
+  corruption: masking.Corruption,
+  *,
+  batch_size: int,
+  steps_per_call: int,
+  mesh: Mesh,
+) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
+  """Compile `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
+
+  The batch and the state are split as in `hmm_jax.models.sharding`; the state is donated. One compilation serves every
+  corpus of one shape; in one process also if the first state is not on the mesh.
+  """
+  train_steps = _train_steps(bert, optimizer, corruption, batch_size, steps_per_call)
+  whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
+  where = of_state, whole, whole
+  steps = jax.jit(
+    sharding.over(mesh, train_steps), donate_argnums=0, in_shardings=where, out_shardings=(of_state, whole)
+  )
+
+  if mesh.is_multi_process:  # Its arrays lie on all processes from the start.
+    return steps
+
+  @functools.wraps(steps)
+  def placed_first(*arguments: Any) -> tuple[TrainState, Array]:
+    # JAX would compile a second program for arguments of another sharding.
+    return steps(*jax.device_put(arguments, where))
+
+  vars(placed_first).update(lower=steps.lower)
+  return placed_first
+
+
+def training_calls(
+  train_steps: Callable[[TrainState], tuple[TrainState, Array]],
+  state: TrainState,
+  steps_per_call: int,
+  num_steps: int,
+) -> Iterator[tuple[int, TrainState, float]]:
+  """Call the compiled steps until there are `num_steps`; yield the steps so far, the state and a mean loss.
+
+  A state is donated to the next call. Raises Diverged at the first loss that is not finite.
+  """
+  for step in range(int(state.step) + steps_per_call, num_steps + 1, steps_per_call):
+    try:
+      # Whatever the context has, pretraining multiplies at the accelerator's own precision.
+      with jax.default_matmul_precision('default'):
+        state, losses = train_steps(state)
+    except FloatingPointError as error:
+      # Of `debug_nans`.
+      where = f'in steps {step - steps_per_call + 1} to {step}; their state is not saved'
+      raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
+    names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
+    nan_guard.check_each(losses, names, 'pretraining: the loss of')
+    yield step, state, float(np.asarray(losses).mean())
+
+
+def params_here(state: TrainState) -> Any:
+  """The parameters whole, on the first device of this host."""
+  # The step is replicated over the mesh, so that its sharding gathers every array.
+  whole = jax.device_put(state.params, state.step.sharding)
+  return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
+
+
 def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransformation) -> TrainState:
   """A fresh state; `make_init` creates it where it will live."""
   params = bert.init(key, jnp.zeros((1, 1), jnp.int32))['params']
@@ -45,26 +118,32 @@ def state_shardings(bert: Bert, optimizer: optax.GradientTransformation, mesh: M
   return sharding.state_shardings(mesh, jax.eval_shape(lambda: init_train_state(jax.random.key(0), bert, optimizer)))
 
 
-def make_init(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Callable[[Array], TrainState]:
-  """Compile `key -> state`, a fresh one, each leaf where it lives on the mesh."""
-  return jax.jit(
-    lambda key: init_train_state(key, bert, optimizer),
-    out_shardings=state_shardings(bert, optimizer, mesh),
-    compiler_options=compilation.ONCE,
-  )
+def _train_steps(
+  bert: Bert, optimizer: optax.GradientTransformation, corruption: masking.Corruption, batch_size: int, num_steps: int
+) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
+  """The steps of one call. Each epoch visits a fresh permutation of all chunks and drops the last partial batch."""
 
+  def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
+    key_order, key_noise = jax.random.split(key)
+    num_chunks = corpus.shape[0]
+    steps_per_epoch = num_chunks // batch_size
+    order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
 
-def params_here(state: TrainState) -> Any:
-  """The parameters whole, on the first device of this host."""
-  # The step is replicated over the mesh, so that its sharding gathers every array.
-  whole = jax.device_put(state.params, state.step.sharding)
-  return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
+    def step(carry: Any, _: None) -> Any:
+      state, ordered_epoch, order = carry
+      epoch = state.step // steps_per_epoch
+      order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
+      batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
+      chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
+      key = jax.random.fold_in(key_noise, state.step)
+      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
+      return (state, epoch, order), loss
 
+    unordered = jnp.int32(-1), jnp.arange(num_chunks)
+    (state, _, _), losses = lax.scan(step, (state, *unordered), length=num_steps)
+    return state, losses
 
-def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Array:
-  """Mean over selected positions of -log softmax(logits)[target], in nats; 0 where none is selected."""
-  losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
-  return jnp.where(selected, losses, 0).sum() / jnp.maximum(selected.sum(), 1)
+  return train_steps
 
 
 def train_step(
@@ -103,86 +182,7 @@ def train_step(
   return sharding.scattered(state), loss
 
 
-def make_train_steps(
-  bert: Bert,
-  optimizer: optax.GradientTransformation,
-  corruption: masking.Corruption,
-  *,
-  batch_size: int,
-  steps_per_call: int,
-  mesh: Mesh,
-) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
-  """Compile `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
-
-  The batch and the state are split as in `hmm_jax.models.sharding`; the state is donated. One compilation serves every
-  corpus of one shape; in one process also where the first state is not on the mesh.
-  """
-  train_steps = _train_steps(bert, optimizer, corruption, batch_size, steps_per_call)
-  whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
-  where = of_state, whole, whole
-  steps = jax.jit(
-    sharding.over(mesh, train_steps), donate_argnums=0, in_shardings=where, out_shardings=(of_state, whole)
-  )
-
-  if mesh.is_multi_process:  # Its arrays lie on all processes from the start.
-    return steps
-
-  @functools.wraps(steps)
-  def placed_first(*arguments: Any) -> tuple[TrainState, Array]:
-    # JAX would compile a second program for arguments of another sharding.
-    return steps(*jax.device_put(arguments, where))
-
-  vars(placed_first).update(lower=steps.lower)
-  return placed_first
-
-
-def _train_steps(
-  bert: Bert, optimizer: optax.GradientTransformation, corruption: masking.Corruption, batch_size: int, num_steps: int
-) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
-  """The steps of one call. Each epoch visits a fresh permutation of all chunks and drops the last partial batch."""
-
-  def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
-    key_order, key_noise = jax.random.split(key)
-    num_chunks = corpus.shape[0]
-    steps_per_epoch = num_chunks // batch_size
-    order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
-
-    def step(carry: Any, _: None) -> Any:
-      state, ordered_epoch, order = carry
-      epoch = state.step // steps_per_epoch
-      order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
-      batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
-      chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
-      key = jax.random.fold_in(key_noise, state.step)
-      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
-      return (state, epoch, order), loss
-
-    unordered = jnp.int32(-1), jnp.arange(num_chunks)
-    (state, _, _), losses = lax.scan(step, (state, *unordered), length=num_steps)
-    return state, losses
-
-  return train_steps
-
-
-def training_calls(
-  train_steps: Callable[[TrainState], tuple[TrainState, Array]],
-  state: TrainState,
-  steps_per_call: int,
-  num_steps: int,
-) -> Iterator[tuple[int, TrainState, float]]:
-  """Call the compiled steps until there are `num_steps`; yield the steps so far, the state and a mean loss.
-
-  A state is donated to the next call. Raises Diverged at the first loss that is not finite.
-  """
-  for step in range(int(state.step) + steps_per_call, num_steps + 1, steps_per_call):
-    try:
-      # Whatever the context has, pretraining multiplies at the accelerator's own precision.
-      with jax.default_matmul_precision('default'):
-        state, losses = train_steps(state)
-    except FloatingPointError as error:
-      # Of `debug_nans`.
-      where = f'in steps {step - steps_per_call + 1} to {step}; their state is not saved'
-      raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
-    names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
-    nan_guard.check_each(losses, names, 'pretraining: the loss of')
-    yield step, state, float(np.asarray(losses).mean())
+def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Array:
+  """Mean over selected positions of -log softmax(logits)[target], in nats; 0 if none is selected."""
+  losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+  return jnp.where(selected, losses, 0).sum() / jnp.maximum(selected.sum(), 1)

@@ -38,10 +38,10 @@ class Counterexample(NamedTuple):
   Attributes:
     hmm: of the text, float64.
     exact_hmm: the same in `Fraction`s, over joint states, number m H + h.
-    task_weights: mu [C, H], or [C, M] where there is a memory.
+    task_weights: mu [C, H], or [C, M] with a memory.
     states: [H], their names.
-    certificate: that no linear head is right, of texts in R (4.3) where there is a memory.
-    silent_probs: P[H_0] [H], the law of the state before the text; None where there is a memory.
+    certificate: that no linear head is right, of texts in R (4.3) with a memory.
+    silent_probs: P[H_0] [H], the law of the state before the text; None with a memory.
   """
 
   hmm: HMM | MemoryHMM

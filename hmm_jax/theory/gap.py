@@ -63,7 +63,7 @@ def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
 
 
 def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
-  """A memory, and a text of which the prompt makes a position sure that was not.
+  """A memory, and a text in which the prompt makes an uncertain position certain.
 
   "Pause" emits words 0 and 1; "show" emits 2 and 3, and with memory 3 also 1. Next to 0 every memory shows, next to 1
   only memories 1 and 2: the first position of the text is sure only with the prompt, which rules 3 out.

@@ -32,7 +32,7 @@ class StateProblem(NamedTuple):
     hmm: of the text; its first state follows a silent H_0.
     silent_probs: P[H_0] [H].
     task_weights: mu [C, H].
-    fractions: the same in `Fraction`s, where they are known; else None.
+    fractions: the same in `Fraction`s, if known; else None.
   """
 
   hmm: HMM
@@ -49,7 +49,7 @@ class MemoryProblem(NamedTuple):
     silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
-    fractions: the same in `Fraction`s, where they are known; else None.
+    fractions: the same in `Fraction`s, if known; else None.
   """
 
   hmm: MemoryHMM

@@ -33,7 +33,7 @@ class LinearConstruction(NamedTuple):
 
   Attributes:
     chain: from the state of the [MASK], after the prompt if there is one; the text follows it.
-    posterior: P[H_0 | X_{1:T} = x] [H] of a text; zeros where it is impossible.
+    posterior: P[H_0 | X_{1:T} = x] [H] of a text; zeros if it is impossible.
     weights: mu relative to the last class, [C, H].
     prompt: u [H], or None.
     head: b [C, V].
@@ -61,7 +61,7 @@ class AttentionConstruction(NamedTuple):
 
   Attributes:
     chain: of the text.
-    posterior: P[M_j* | x] [M] of a text; zeros where it is impossible.
+    posterior: P[M_j* | x] [M] of a text; zeros if it is impossible.
     weights: mu relative to the last class, [C, M].
     prompt: u [configurations, H], or None.
     prompt_bias: beta at the prompt.

@@ -159,7 +159,7 @@ def theorem_4_6(
   Args:
     hmm: the model's distribution, E = M^N H.
     task_weights: mu [C, M].
-    silent_probs: P[H_0] [H], or [M, ..., M, H] where it depends on the memory: P[H_1] = A P[H_0]. P[H_1] where the
+    silent_probs: P[H_0] [H], or [M, ..., M, H] if it depends on the memory: P[H_1] = A P[H_0]. P[H_1] where the
       start is stationary.
     cell: j*.
     length: T, the prompt not counted.

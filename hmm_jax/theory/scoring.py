@@ -5,6 +5,7 @@ supp(mu)) it gives that part of the posterior itself, up to a positive factor r_
 follows from that.
 """
 
+from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
@@ -66,18 +67,16 @@ def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded
   if isinstance(problem, StateProblem):
     return _state_predictions(problem, prompt, tokens, padded).token_probs
   hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
-  with jax.enable_x64(True):
-    return np.asarray(_memory_behind(hmm, prompt, tokens)[0])
+  return _memory_behind(hmm, prompt, tokens)[0]
 
 
 def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
-  """Class scores [n, C] of a theorem's head; `temperature` is the softmax's, which the theorems let go to 0."""
+  """Class scores [n, C] of a theorem's head. The theorems take the limit 0 of the softmax's `temperature`."""
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
   if temperature:
     head, temperature = head._replace(query=head.query / temperature), 1.0
-  with jax.enable_x64(True):
-    return np.asarray(_attend(head, predictions.token_probs, predictions.tokens, temperature))
+  return _attend(head, predictions.token_probs, predictions.tokens, temperature)
 
 
 def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
@@ -89,8 +88,7 @@ def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, pa
     return np.ones(len(tokens), bool)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
   hmm, prompt, tokens = _zero_padded(problem, no_prompt, tokens, padded)
-  with jax.enable_x64(True):
-    states = np.asarray(_memory_behind(hmm, prompt, tokens)[1])
+  _, states, _ = _memory_behind(hmm, prompt, tokens)
   return np.asarray(recoverable_positions(problem.hmm, states[..., : problem.hmm.num_states], finding).any(-1))
 
 
@@ -106,9 +104,7 @@ def _state_predictions(
   hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
   silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
   inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
-  with jax.enable_x64(True):
-    predictions = _state_predictions_in_float64(hmm, silent_probs, prompt, inputs)
-  posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, predictions)
+  posterior, token_probs, label_loglik, model_loglik = _state_posteriors(hmm, silent_probs, prompt, inputs)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
   return Predictions(posterior, token_probs[:, None], tokens, factor, possible)
@@ -118,10 +114,8 @@ def _memory_predictions(
   problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
   hmm, padded_prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
-  with jax.enable_x64(True):
-    of_text, behind = _memory_of_text(hmm, tokens), _memory_behind(hmm, padded_prompt, tokens)
-  cells, loglik = jax.tree.map(np.asarray, of_text)
-  token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, behind)
+  cells, loglik = _memory_of_text(hmm, tokens)
+  token_probs, prompted_states, prompted_loglik = _memory_behind(hmm, padded_prompt, tokens)
   own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]
   attended = recoverable_positions(problem.hmm, own_states, finding)
   after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
@@ -156,10 +150,19 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   return np.where(both, np.exp(np.where(both, above, 0) - np.where(both, below, 0)), 0)
 
 
-@jax.jit
-def _state_predictions_in_float64(
-  hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array
-) -> tuple[Array, Array, Array, Array]:
+def _in_x64(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+  """Jit `function` with `jax_enable_x64`; its results are numpy arrays."""
+  compiled = jax.jit(function, **options)
+
+  def call(*arguments: Any) -> Any:
+    with jax.enable_x64(True):
+      return jax.tree.map(np.asarray, compiled(*arguments))
+
+  return call
+
+
+@_in_x64
+def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array) -> tuple[Array, Array, Array, Array]:
   hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = forward_backward(hmm.starting_from(silent_probs), rows)
@@ -168,14 +171,14 @@ def _state_predictions_in_float64(
   return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
 
 
-@jax.jit
+@_in_x64
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
   hmm = widened(hmm)
   probs, loglik = last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
   return cell_probs(hmm, probs), loglik
 
 
-@jax.jit
+@_in_x64
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
   (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
@@ -184,6 +187,6 @@ def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array,
   return token_probs, jnp.where(within, seen.leave_one_out_probs, 0), seen.marginal_loglik
 
 
-@functools.partial(jax.jit, static_argnames='temperature')
+@functools.partial(_in_x64, static_argnums=3)
 def _attend(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
   return attention_scores(widened(head), token_probs, tokens, temperature)

@@ -33,7 +33,7 @@ class Program(NamedTuple):
   Attributes:
     finding: of its assumption on W.
     recovered: [K], what it recovers: all states, H*, all values of the memory, supp(mu).
-    prompt: [P, E], with no row where the theorem has no prompt.
+    prompt: [P, E], with no row if the theorem has no prompt.
     head: with a column for each of `recovered`, and one of zeros.
   """
 

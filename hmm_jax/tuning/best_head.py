@@ -53,19 +53,6 @@ class BestHead(NamedTuple):
   separable: bool | None
 
 
-def relative_error(distribution: Distribution, length: int) -> float:
-  """A bound on |computed - exact| / exact for every entry of a float64 G or posterior of texts of `length` positions.
-
-  Products and sums of nonnegative terms do not cancel: m operations in a row have relative error at most m u / (1 - m
-  u), u = 2^-53 (Higham 2002, section 3.1), in any order of summation. Each pass takes one contraction and one scaling a
-  position; one of each and W p remain. The bound is for the scaled arithmetic of `inference`, whose underflow is
-  negligible (`arithmetic.SCALED`).
-  """
-  num_joint, num_states = distribution.joint_initial_probs.shape[-1], distribution.transition_matrix.shape[-1]
-  operations = 2 * (length + 1) * (num_joint + num_states + 10)
-  return operations * _ROUNDOFF / (1 - operations * _ROUNDOFF)
-
-
 def best_head(
   features: np.ndarray,
   labels: np.ndarray,
@@ -108,6 +95,19 @@ def best_head(
     separable = True
   residual = max((residual for _, residual in proven), default=0.0)
   return BestHead(heads[best], 1 - len(proven) / len(labels), [inputs for inputs, _ in proven], residual, separable)
+
+
+def relative_error(distribution: Distribution, length: int) -> float:
+  """A bound on |computed - exact| / exact for every entry of a float64 G or posterior of texts of `length` positions.
+
+  Products and sums of nonnegative terms do not cancel: m operations in a row have relative error at most m u / (1 - m
+  u), u = 2^-53 (Higham 2002, section 3.1), in any order of summation. Each pass takes one contraction and one scaling a
+  position; one of each and W p remain. The bound is for the scaled arithmetic of `inference`, whose underflow is
+  negligible (`arithmetic.SCALED`).
+  """
+  num_joint, num_states = distribution.joint_initial_probs.shape[-1], distribution.transition_matrix.shape[-1]
+  operations = 2 * (length + 1) * (num_joint + num_states + 10)
+  return operations * _ROUNDOFF / (1 - operations * _ROUNDOFF)
 
 
 def _searched_heads(

@@ -49,7 +49,7 @@ def check_head(head: Head, num_classes: int, num_features: int, length: int) -> 
   """Raise an error unless a head can be tuned on outputs [..., F] for texts of T = `length` tokens.
 
   Nothing is computed: scores and their slopes by the parameters are traced, for two texts. ValueError names positions
-  that do not exist and scores of another shape than [2, C]; JAX raises TypeError where there is no slope.
+  that do not exist and scores of another shape than [2, C]; JAX raises TypeError if there is no slope.
   """
   positions = head.positions(0)
   positions = np.arange(length) if positions is None else np.asarray(positions)
@@ -149,7 +149,7 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   """softmax(logits / temperature) on the last axis; at temperature 0 its limit, equal weights on the largest logits.
 
   Logits within rounding of the largest are ties: within eps^(2/3), 4e-11 in float64 and 2e-5 in float32, times its size
-  where that is above 1.
+  if that is above 1.
 
   >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
   [0.  0.5 0.5]

@@ -14,7 +14,7 @@ head b has b^T G(x) = r_x mu^T P[H_0 | x] for all x, with the r_x of the paper's
 
   pi * (W^T b) - P[H_0] * mu is orthogonal to S_L, that is, mu D^-1 is in row(W) + (pi * S_L)-perp, D = P[H_1] / P[H_0].
 
-Where the label is of H_1 itself, as in the paper's simulations, P[H_0] is P[H_1] and D the identity. No bias is needed:
+If the label is of H_1 itself, as in the paper's simulations, P[H_0] is P[H_1] and D the identity. No bias is needed:
 the entries of G sum to 1. All of it is decided in exact arithmetic; floats are exact rationals.
 """
 
@@ -105,7 +105,7 @@ def linear_score(hmm: HMM, reach: Reachable, task_weights: ArrayLike, silent_pro
     hmm: of floats or `Fraction`s, H states and V tokens.
     reach: from `reachable` of the same.
     task_weights: mu [C, H].
-    silent_probs: P[H_0] [H]; P[H_1] where the label is of the masked state.
+    silent_probs: P[H_0] [H]; P[H_1] if the label is of the masked state.
   """
   mu = as_fractions(task_weights)
   relative = (mu[:-1] - mu[-1]).T

@@ -1,4 +1,4 @@
-"""Linear heads that are right on all inputs: the linear program, and a proof where there is none.
+"""Linear heads that are right on all inputs: the linear program, and a proof if there is none.
 
 A head scores class c by b_c^T G. On finitely many inputs with labels, either some b puts every label strictly first,
 or weights lambda >= 0 exist that prove the opposite (Motzkin's transposition theorem): with lambda_{i,c} on the pair

@@ -43,6 +43,32 @@ class Task(NamedTuple):
   margins: np.ndarray
 
 
+@arguments.converted
+def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: Any) -> Task:
+  """Draw `task_weights` until the first `num_train` inputs do not all share one label.
+
+  Args:
+    key: a PRNG key; draw a uses fold_in(key, a).
+    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of `memory_probs`;
+      training inputs first.
+    num_train: how many of them are training inputs.
+    **options: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
+
+  Raises:
+    ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
+
+  >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), num_train=2, num_nonzero=4)
+  >>> bool((task.labels == (np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]) @ task.task_weights.T).argmax(1)).all())
+  True
+  """
+  for redraws in range(_MAX_REDRAWS):
+    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **options)
+    task = labelled(weights, state_probs)
+    if np.ptp(task.labels[:num_train]):
+      return task._replace(redraws=redraws)
+  raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
+
+
 def draw_task_weights(
   key: Array, num_states: int, *, num_nonzero: int = 6, num_classes: int = 2, with_replacement: bool = False
 ) -> Array:
@@ -58,13 +84,6 @@ def draw_task_weights(
   places = jax.random.choice(key_places, size, (min(num_nonzero, size),), replace=with_replacement)
   values = jax.random.normal(key_values, places.shape)
   return jnp.zeros(size).at[places].set(values).reshape(num_classes, num_states)
-
-
-_draw_task_weights = jax.jit(
-  draw_task_weights,
-  static_argnames=('num_states', 'num_nonzero', 'num_classes', 'with_replacement'),
-  compiler_options=compilation.UNFUSED,
-)
 
 
 @arguments.converted
@@ -86,6 +105,13 @@ def draw_texts(
   """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
   documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
   return mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
+
+
+_draw_task_weights = jax.jit(
+  draw_task_weights,
+  static_argnames=('num_states', 'num_nonzero', 'num_classes', 'with_replacement'),
+  compiler_options=compilation.UNFUSED,
+)
 
 
 def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
@@ -146,32 +172,6 @@ def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: in
   if isinstance(distribution, MemoryHMM):
     return memory_probs(distribution, inputs)[:, cell]
   return first_state_probs(distribution, inputs)
-
-
-@arguments.converted
-def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: Any) -> Task:
-  """Draw `task_weights` until the first `num_train` inputs do not all share one label.
-
-  Args:
-    key: a PRNG key; draw a uses fold_in(key, a).
-    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of `memory_probs`;
-      training inputs first.
-    num_train: how many of them are training inputs.
-    **options: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
-
-  Raises:
-    ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
-
-  >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), num_train=2, num_nonzero=4)
-  >>> bool((task.labels == (np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]) @ task.task_weights.T).argmax(1)).all())
-  True
-  """
-  for redraws in range(_MAX_REDRAWS):
-    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **options)
-    task = labelled(weights, state_probs)
-    if np.ptp(task.labels[:num_train]):
-      return task._replace(redraws=redraws)
-  raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
 
 
 @arguments.converted

@@ -1,5 +1,7 @@
 """Figures draw what the records say: values, labels and intervals, nothing clipped, in colours that are told apart."""
 
+import types
+
 from figures_cases import (
   cell_records,
   figure_settings,
@@ -17,6 +19,7 @@ import scipy.stats
 from experiments.analysis import figures
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
+from experiments.studies import grids
 
 MODELS = ('pretrained BERT', 'exact G')
 
@@ -45,6 +48,14 @@ def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
   _, _, lines, *_ = _drawn(figures.nearest_tokens, table_records())
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
+
+
+def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies():
+  settings = types.SimpleNamespace(figures=('figure_3_left',), figure=figure_settings())
+  refitted = [row | {'method': 'prompt_refit'} for row in prompt_records()]
+  drawn = [grids.figures(frame(table_records() + rows), settings) for rows in ([], refitted)]
+  first, second = (lines_by_label(found['figure_3_left'].axes[0]) for found in drawn)
+  assert 'table of tokens, no model' in first and first.keys() == second.keys()
 
 
 def test_the_right_figure_draws_memory_and_vanilla():

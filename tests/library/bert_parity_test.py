@@ -7,9 +7,6 @@ import pytest
 
 from hmm_jax.models.bert import Bert
 
-torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
-hugging_face = pytest.importorskip('experiments.studies.hugging_face')
-
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures('without_optimisation')]
 
 SMALL = Bert(num_tokens=7, num_layers=2, width=12, num_heads=3, ffn_width=20, max_positions=10, dropout_rate=0.0)
@@ -18,6 +15,9 @@ PARAMS = random_params(SMALL)
 
 def test_logits_and_every_gradient_equal_hugging_faces():
   """Logits, and the gradient of their cube in every parameter agree; theirs has no parameter more."""
+  # Here and not above, since to import them takes 10 CPU seconds, which a run without this test saves.
+  torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
+  hugging_face = pytest.importorskip('experiments.studies.hugging_face')
   tokens = np.random.default_rng(1).integers(0, SMALL.num_tokens + 1, (3, 8))
 
   def loss_fn(params):

@@ -50,6 +50,7 @@ def test_weights_start_from_a_truncated_normal():
       np.testing.assert_array_equal(leaf, float('scale' in name), name)
 
 
+@pytest.mark.slow
 def test_scanned_layers_compute_what_unrolled_ones_do():
   """With the numbers of two layers stacked, the logits are those of the layers one after another."""
   unrolled = TINY.clone(num_layers=3)

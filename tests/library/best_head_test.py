@@ -76,6 +76,7 @@ def test_fewer_pairs_than_a_proof_takes_are_none():
   assert (num_right(found, features, labels), found.accuracy_at_most, found.separable) == (19, 1, None)
 
 
+@pytest.mark.slow
 def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
   """Every posterior, against exact arithmetic on the same floats, and the bound is no more than a thousandfold."""
   hmm = float32_hmm(0, 4, 5)

@@ -3,11 +3,9 @@
 from conftest import compiling_fast, count_of_programs
 import jax
 import pytest
-from run_cases import QUIET
+from run_cases import run_trial
 from settings_cases import settings_of
 
-from experiments.pipeline import trial as trial_lib
-from experiments.records import trials
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -23,7 +21,7 @@ def test_programs_are_compiled_once(tmp_path):
   for number in range(2):
     folder = TrialFolder(Trial(settings, Point(4), number), tmp_path)
     with compiling_fast():
-      trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
+      run_trial(folder)
     counts.append(count_of_programs())
   # Programs for single operations outside of a larger one add up: whole smoke runs had 78, and have 40.
   assert counts[0] < counts[1] == counts[2] <= counts[0] + 16

@@ -1,5 +1,6 @@
 """Facts about BERT's corruption; frequencies are judged by chi-square tests at p = 1e-4 on fixed seeds."""
 
+import functools
 import math
 
 import jax
@@ -15,15 +16,19 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 V = 4
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def corrupted(corruption, tokens):
+  return corrupt(jax.random.key(0), corruption, tokens)
+
+
 @pytest.mark.parametrize('corruption', [Corruption(V, 0.15, 0.8, 0.1), Corruption(V, 0.5, 0.2, 0.7)])
 def test_corruption_has_its_rates_and_its_channel(corruption):
   """Positions are selected, masked, replaced and kept at the stated rates, and only selected ones change.
 
   Each column of `channel` is what is shown for a token: among all positions, and among selected ones.
   """
-  tokens = jax.random.randint(jax.random.key(100), (4000, 50), 0, V)
-  shown, selected = map(np.asarray, corrupt(jax.random.key(0), corruption, tokens))
-  tokens = np.asarray(tokens)
+  tokens = np.random.default_rng(0).integers(V, size=(4000, 50), dtype=np.int32)
+  shown, selected = map(np.asarray, corrupted(corruption, tokens))
   np.testing.assert_array_equal(shown[~selected], tokens[~selected])
   for probs, among in zip(channel(corruption), (np.ones_like(selected), selected)):
     for token in range(V):
@@ -34,7 +39,7 @@ def test_corruption_has_its_rates_and_its_channel(corruption):
 
 def test_small_integer_tokens_come_back_as_int32():
   """A uint8 corpus whose [MASK] is 255 or more is corrupted without wrapping."""
-  shown, selected = corrupt(jax.random.key(0), Corruption(300, 0.5, 0.8, 0.1), jnp.full((50, 50), 253, jnp.uint8))
+  shown, selected = corrupted(Corruption(300, 0.5, 0.8, 0.1), jnp.full((50, 50), 253, jnp.uint8))
   assert shown.dtype == jnp.int32 and shown.max() == 300
   np.testing.assert_array_equal(shown[~selected], 253)
 

@@ -26,6 +26,7 @@ def test_every_public_name_is_there():
     hj.pretraned  # noqa: B018
 
 
+@pytest.mark.slow
 def test_importing_the_package_is_light():
   """Flax, Optax and the slow parts of SciPy come with what needs them."""
   subprocess.run([sys.executable, '-c', LIGHT], check=True)

@@ -32,6 +32,7 @@ def exact_state_probs(hmm, documents):
   return log_space_posterior(hmm, hmm.emission_matrix.T[documents]).leave_one_out_probs[:, 0]
 
 
+@pytest.mark.slow
 def test_silent_state_probs_are_what_the_released_code_computes():
   """A @ P[H | text] untransposed, H the first state of the text after the [MASK], of which tokens may be masked too."""
   exact = float64(HMM)

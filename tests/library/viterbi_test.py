@@ -1,4 +1,4 @@
-"""Facts about the most likely path, checked against enumeration; `inference_test` compares it with two libraries'."""
+"""Facts about the most likely path, checked against enumeration; `inference_test` compares it with hmmlearn's."""
 
 from conftest import at, joint_hmm, path_probs, state_paths
 from inference_cases import CASES, stacked, surviving_path_case

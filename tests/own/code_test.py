@@ -3,8 +3,7 @@
 import dataclasses
 import itertools
 
-from conftest import dirichlet_hmm
-import numpy as np
+import jax
 import pytest
 from run_cases import exact_settings, QUIET
 
@@ -14,7 +13,7 @@ from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import grids
 from hmm_jax.distributions.processes import mess3
-from hmm_jax.models.model import ExactModel
+from hmm_jax.models.model import at_positions, ExactModel
 from hmm_jax.tuning.heads import Linear
 
 SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:build')
@@ -42,18 +41,18 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, mo
   assert {'head\nown model', 'own head\nexact G'} <= set(shown)
 
 
-class Scores(ExactModel):
-  """Predicts what is no probability."""
+class Embeddings(ExactModel):
+  """Predicts its embeddings."""
 
   def predict(self, params, embeddings, positions=None):
-    return super().predict(params, embeddings, positions) - 1
+    return at_positions(embeddings, positions)
 
 
 class FirstText(ExactModel):
-  """Predicts the first text for all."""
+  """Predicts by the first text for all."""
 
   def predict(self, params, embeddings, positions=None):
-    return super().predict(params, embeddings[:1] + 0 * embeddings, positions)
+    return at_positions(jax.nn.softmax(embeddings[:1].sum(1) + 0 * embeddings), positions)
 
 
 def _exits(*_):
@@ -65,20 +64,20 @@ def _interrupts(*_):
 
 
 @pytest.mark.parametrize(
-  ('call', 'valid'),
+  ('call', 'num_states', 'valid'),
   [
-    (lambda *_: (ExactModel(12), dirichlet_hmm(np.random.default_rng(0), 3, 12)), r'\(10, 1, 10\), not \(10, 1, 12\)'),
-    (lambda hmm, _: (Scores(10), hmm), r'are probabilities, not \[-'),
-    (lambda hmm, _: (FirstText(10), hmm), 'other texts'),
-    (_exits, 'which raised SystemExit'),
-    (_interrupts, 'which raised KeyboardInterrupt'),
+    (lambda hmm, _: (Embeddings(10), hmm), 4, r'\(10, 1, 10\), not \(10, 1, 4\)'),
+    (lambda hmm, _: (Embeddings(10), hmm), 10, r'are probabilities, not \['),
+    (lambda hmm, _: (FirstText(10), hmm), 10, 'other texts'),
+    (_exits, 10, 'which raised SystemExit'),
+    (_interrupts, 10, 'which raised KeyboardInterrupt'),
   ],
 )
-def test_what_is_no_model_is_refused(monkeypatch, call, valid):
-  """Another vocabulary, predictions that ignore other texts or are no probabilities, an exit and an interrupt."""
+def test_what_is_no_model_is_refused(monkeypatch, call, num_states, valid):
+  """Predictions of another width, that are no probabilities or of other texts, an exit and an interrupt."""
   monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    checks.check_draws(SETTINGS)
+    checks.check_draws(dataclasses.replace(SETTINGS, num_states=(num_states,)))
 
 
 def test_what_is_no_head_is_refused(monkeypatch):

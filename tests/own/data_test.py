@@ -22,6 +22,8 @@ from hmm_jax.distributions.files import save_distribution
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 # Two cells, of which state 2 alone reads the second; nothing begins in it.
 MEMORY = MemoryHMM(
   memory_probs=np.full((2, 2), 0.25),
@@ -132,7 +134,7 @@ def test_possible_documents_are_those_with_a_path():
 def test_a_process_that_cannot_serve_is_refused(monkeypatch, changes, says):
   """States that no text comes to, and texts that tell nothing of the cell of the label."""
   sizes = dict(num_states=(3,), memory__sizes=(2,), memory__cells=(2,), memory__label_cell=1)
-  settings = settings_of('smoke', 'memory_cells', **sizes, distribution='mine-0123456789ab')
+  settings = settings_of('smoke', 'memory_cells', **sizes, methods=('head',), distribution='mine-0123456789ab')
   monkeypatch.setitem(data._arrays_read, settings.distribution, MEMORY._replace(**changes)._asdict())
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
     checks.check_draws(settings)

@@ -3,21 +3,21 @@
 import dataclasses
 
 from conftest import assert_same_bits
+from hmm_cases import float32_hmm
 import jax
 import numpy as np
 import pytest
-from run_cases import QUIET
+from run_cases import QUIET, run_trial
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import checkpoints, trials
+from experiments.records import checkpoints
 from experiments.records.files import read_json_lines
 from experiments.records.trials import TrialFolder
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.trial import Trial
-from hmm_jax.distributions.hmm import random_hmm
 from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 def test_a_chunk_is_of_one_document():
   """Documents are cut from their start on, and what is left of each is seen by no chunk."""
-  hmm, key = random_hmm(jax.random.key(1), 3, 50), jax.random.key(0)
+  hmm, key = float32_hmm(1, 3, 50), jax.random.key(0)
   chunks = pretraining.chunked_corpus(key, hmm, CorpusSettings(num_documents=5, document_length=11, chunk_length=4))
   documents = np.asarray(sample_corpus(key, hmm, 5, 11))
   np.testing.assert_array_equal(chunks, [part for row in documents for part in (row[:4], row[4:8])])
@@ -76,7 +76,7 @@ def finished(tmp_path_factory):
   """A trial of each model at three states that has been run."""
   settings = settings_of('smoke', num_states=(3,), methods=('head',))
   folder = TrialFolder(Trial(settings, Point(3), 0), tmp_path_factory.mktemp('finished'))
-  trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
+  run_trial(folder)
   return folder
 
 
@@ -102,7 +102,7 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   tasks = dataclasses.replace(finished.trial.settings.downstream, num_test=9)
   settings = dataclasses.replace(finished.trial.settings, downstream=tasks, models=('bert',))
   other = finished._replace(trial=finished.trial._replace(settings=settings))
-  trial_lib.run(other, trials.plan(other, QUIET), QUIET)
+  run_trial(other)
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 

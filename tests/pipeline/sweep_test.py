@@ -12,7 +12,7 @@ from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, queue, sweep
 from experiments.records import environment, files, results, status, trials
-from experiments.records.trials import Tuned
+from experiments.records.trials import TunedTask
 from experiments.runtime.progress import Reporter
 from experiments.settings.trial import chosen
 
@@ -30,7 +30,7 @@ def begun(monkeypatch):
 
   def run(folder, missing, reporter):
     order.append((folder.trial.point.num_states, folder.trial.number))
-    trials.add(folder, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
+    trials.add(folder, 'exact', 'head', [TunedTask(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
     files.write_json_lines(folder.directory / 'timing.jsonl', [{'trial_id': folder.trial.id}])
     reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
 
@@ -110,7 +110,7 @@ def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
   folder = sweep.folders(settings_of('smoke'), tmp_path)[0]
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
   monkeypatch.setattr(environment, 'environment', lambda devices: there)
-  trials.add(folder, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {})], {})
+  trials.add(folder, 'exact', 'head', [TunedTask(0, {'head': np.zeros(2)}, {})], {})
   pretraining.note_environment(folder.trial.settings, folder.pretrained_directory, 0, reporter)
   assert not reporter.console.file.getvalue()
   monkeypatch.setattr(environment, 'environment', lambda devices: here)

@@ -65,6 +65,7 @@ _DRAWN = {
 }
 
 
+@pytest.mark.slow
 def test_seed_0_draws_what_it_has_always_drawn():
   """A new JAX or flax that draws other documents, tasks or parameters from the same keys is seen here."""
   trial = Trial(settings_of('smoke'), Point(4), 0)

@@ -52,7 +52,7 @@ def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
   frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
   trial = Trial(settings, POINT, 0)
-  return tuning.tune(tuning.Problem(trial, frozen, method, list(tasks), downstream), QUIET)
+  return tuning.tune(tuning.Job(trial, frozen, method, list(tasks), downstream), QUIET)
 
 
 def changed(settings, group, **fields):
@@ -261,7 +261,6 @@ def test_noise_is_the_error_of_another_input(settings):
   assert along[1e-8] == clean > along[1.0]
 
 
-@pytest.mark.slow
 def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, monkeypatch):
   """A cell of two values beside four states are fewer joint states than tokens: what mu asks of the cell is linear."""
   distribution, downstream = distribution_and_tasks(settings, Point(4, 2, 1))

@@ -34,10 +34,10 @@ def _restored(directory):
   with checkpoints.open_checkpoints(directory) as saved:
     restored = saved.restore(_like(_state(0)))
   if restored is None:
-    return None, saved.found
+    return None, saved.sentences
   (value,) = set(np.ravel(restored[0]['weights']).tolist())
   assert restored[1] == [{'step': value}]
-  return value, saved.found
+  return value, saved.sentences
 
 
 @pytest.fixture(scope='module')

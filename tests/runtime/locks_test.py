@@ -10,7 +10,7 @@ import pytest
 from run_cases import add_record, exact_settings, lock_elsewhere, QUIET
 
 from experiments.pipeline import pretraining, queue, sweep
-from experiments.records import failures, files, trials
+from experiments.records import failures, files
 from experiments.runtime import locks
 from experiments.studies import study
 
@@ -55,15 +55,15 @@ def test_a_holder_elsewhere_is_taken_over_after_its_lease(tmp_path, monkeypatch)
 def test_whose_lock_was_taken_has_lost_it(tmp_path, change):
   """Another's lock counts, and one that is gone."""
   with locks.held(tmp_path, 'it', QUIET):
-    locks.check(tmp_path)
+    locks.check_held(tmp_path)
     change(tmp_path)
     with pytest.raises(locks.Lost):
-      locks.check(tmp_path)
+      locks.check_held(tmp_path)
 
 
 def _record_elsewhere(folder):
   """Write the record of a trial as the process that has its lock would."""
-  with mock.patch.multiple(locks, check=mock.DEFAULT, may_write=lambda path: True):
+  with mock.patch.multiple(locks, check_held=mock.DEFAULT, may_write=lambda path: True):
     add_record(folder)
 
 
@@ -104,9 +104,8 @@ def test_a_trial_that_was_taken_over_is_waited_for(grid, monkeypatch):
   begun, folder = [], grid[0]
 
   def run(folder, missing, reporter):
-    with trials.session(folder, reporter):
-      begun.append(lock_elsewhere(folder.directory))
-      add_record(folder, accuracy=1.0)
+    begun.append(lock_elsewhere(folder.directory))
+    add_record(folder, accuracy=1.0)
 
   monkeypatch.setattr(queue.trial_lib, 'run', run)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (_record_elsewhere(folder), begun[0].unlink()))

@@ -8,7 +8,7 @@ import pytest
 from run_cases import lock_elsewhere, QUIET
 from settings_cases import settings_of
 
-from experiments.pipeline import pretraining
+from experiments.pipeline import distance, pretraining
 from experiments.records import checkpoints, files
 from experiments.runtime import exit_status, locks
 from hmm_jax._support import nan_guard
@@ -41,7 +41,7 @@ def train(monkeypatch):
         state = state._replace(opt_state={'moment': jnp.array([1.0, jnp.inf])})
       return state, losses
 
-    monkeypatch.setattr(pretraining, 'measure', lambda *_: {'kl_at_mask': measured})
+    monkeypatch.setattr(distance, 'measure', lambda *_: {'kl_at_mask': measured})
     like = checkpoints.sharded_like(_FRESH, sharding.replicated(sharding.make_mesh()))
     with QUIET.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
       state, metrics = saved.restore(like) or (_FRESH, [])

@@ -31,7 +31,7 @@ def test_a_stop_is_put_off():
   with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
     with signals.deferred():
       _tell()
-      signals.check()
+      signals.raise_if_stopped()
       done.append(signals.is_stopping())
     done.append('outer')
   assert done == [True, 'outer']
@@ -50,6 +50,7 @@ with signals.answered(), signals.deferred():
 """
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once():
   """Whatever is put off, and while a compiled program runs; the first one says what it waits for."""
   how = dict(env={**os.environ, 'PYTHONPATH': str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -26,6 +26,7 @@ def finished(tmp_path_factory):
   return workdir, finished_study(experiment.STUDY, _settings(num_documents=2), workdir)
 
 
+@pytest.mark.slow
 def test_records_hold_the_posterior_after_each_word(finished):
   """Each is the posterior of the memory given the words up to it, and the probabilities of reading a cell sum to 1."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()

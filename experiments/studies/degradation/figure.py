@@ -7,7 +7,7 @@ import pandas as pd
 from experiments.analysis import figures
 from experiments.analysis.statistics import mean_interval
 from experiments.settings.groups import FigureSettings
-from experiments.studies.degradation.tables import by_hmm, masses, METHODS, PROMPTS
+from experiments.studies.degradation.comparisons import by_hmm, masses, METHODS, PROMPTS
 
 _STYLES = {
   'construction': dict(color='#000000', marker='^', linestyle=':'),

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.pipeline import batched_tuning
 from experiments.runtime.progress import Reporter
 from experiments.studies.degradation import models
-from experiments.studies.degradation.problems import Problem
+from experiments.studies.degradation.problems import DamagedProblem
 from experiments.studies.degradation.settings import DegradationSettings
 from experiments.studies.study import Row
 from hmm_jax.models.model import MaskedLM
@@ -36,7 +36,7 @@ READS = {
 def measure(
   s: DegradationSettings,
   model: MaskedLM,
-  problems: list[Problem],
+  problems: list[DamagedProblem],
   frozen: list[Any],
   key: Array,
   reporter: Reporter,
@@ -67,12 +67,14 @@ def measure(
   return [_row(s, problem, *jax.tree.map(operator.itemgetter(i), seen)) for i, problem in enumerate(problems)]
 
 
-def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
+def _row(
+  s: DegradationSettings, problem: DamagedProblem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]
+) -> Row:
   """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
   train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
-  how = dict(num_classes=len(problem.task_weights), **dataclasses.asdict(s.converged))
+  optimisation = dict(num_classes=len(problem.task_weights), **dataclasses.asdict(s.converged))
   optima = {
-    name: converged_head(probs[reads][train], labels[train], **how)
+    name: converged_head(probs[reads][train], labels[train], **optimisation)
     for name, reads in READS.items()
     if name.startswith('converged') and reads in probs
   }

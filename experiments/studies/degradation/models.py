@@ -10,7 +10,7 @@ import scipy.special
 
 from experiments.pipeline import batched_tuning, pretraining
 from experiments.runtime.progress import Reporter
-from experiments.studies.degradation.problems import Condition, Problem
+from experiments.studies.degradation.problems import Condition, DamagedProblem
 from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.models import sharding
@@ -27,7 +27,7 @@ def kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
 
 
 def with_error(
-  s: DegradationSettings, model: NoisyModel, salts: list[np.ndarray], condition: Condition, chosen: list[Problem]
+  s: DegradationSettings, model: NoisyModel, salts: list[np.ndarray], condition: Condition, chosen: list[DamagedProblem]
 ) -> list[Noisy]:
   """The noisy model's parameters with an error of the condition's KL, or the largest error if that has less.
 
@@ -35,18 +35,18 @@ def with_error(
   """
   is_noise = condition.error == 'noise'
 
-  def noisy(problem: Problem, salt: np.ndarray, level: float) -> Noisy:
+  def noisy(problem: DamagedProblem, salt: np.ndarray, level: float) -> Noisy:
     scale, forgetting = (np.asarray(level * is_it, np.float32) for is_it in (is_noise, not is_noise))
     return Noisy(batched_tuning.float32(problem.hmm), scale, salt, forgetting)
 
   tuner = batched_tuning.tuners(model, s)['head']
   full = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
   full_probs = batched_tuning.features(tuner, full, np.stack([problem.inputs for problem in chosen]))
-  found = []
+  models = []
   for problem, salt, probs in zip(chosen, salts, full_probs.astype(np.float64)):
     kl_at = functools.partial(_kl_at, is_noise, problem.ideal_after(None), probs)
-    found.append(noisy(problem, salt, level_for_kl(kl_at, condition.level, _MOST_NOISE if is_noise else 1.0)))
-  return found
+    models.append(noisy(problem, salt, level_for_kl(kl_at, condition.level, _MOST_NOISE if is_noise else 1.0)))
+  return models
 
 
 def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) -> float:
@@ -58,7 +58,7 @@ def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) ->
   return kl(ideal, noisy / noisy.sum(-1, keepdims=True))
 
 
-def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:
+def pretrained(s: DegradationSettings, problem: DamagedProblem, key: Array, reporter: Reporter) -> dict[int, Any]:
   """BERT's parameters at each checkpoint of a pretraining on the problem's text."""
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
   key_text, key_init, key_steps = jax.random.split(key, 3)

@@ -47,7 +47,7 @@ class Condition(NamedTuple):
   kind: str = 'task'
 
 
-class Problem(NamedTuple):
+class DamagedProblem(NamedTuple):
   """An HMM, a task on its masked first state, and what a theorem constructs for it.
 
   Attributes:
@@ -94,7 +94,7 @@ class Problem(NamedTuple):
     return states / np.where(totals > 0, totals, 1) @ self.hmm.emission_matrix
 
 
-def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Problem]:
+def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, DamagedProblem]:
   """An HMM with a task, undamaged and with each damage; drawn again until all of these are balanced.
 
   Every initial probability is above what the largest leak puts into a state, so that a threshold over the leak keeps
@@ -118,7 +118,9 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
   raise _no_draw(s, f'for Theorem {theorem} a start was below a leak, or')
 
 
-def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, key: Array) -> dict[Damage, Problem]:
+def _versions(
+  s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, key: Array
+) -> dict[Damage, DamagedProblem]:
   """The problem itself, and made worse, each with text of its own HMM."""
   inverted, reader, exact = np.arange(hmm.num_states), np.zeros(hmm.num_tokens), s.thresholds._replace(rank=0.0)
   if theorem == '3.3':
@@ -128,7 +130,7 @@ def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, ke
     inverted = np.asarray(witness['essential_states'])
     reader = recovery.mass_weights(hmm, inverted, s.thresholds)
     worse = {('leak', share): leaking(hmm, witness['prompt_states'], inverted, share) for share in s.leaks}
-  found = {}
+  versions = {}
   for (kind, degree), version in {UNDAMAGED: hmm, **worse}.items():
     if theorem == '3.3':
       built = recovery.theorem_3_3(version, mu, version.initial_probs, exact)
@@ -139,14 +141,14 @@ def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, ke
     tokens = sample_corpus(key, batched_tuning.float32(version), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
     states = tasks.first_state_probs(version, inputs)
-    found[kind, degree] = Problem(version, mu, built, inverted, reader, inputs, states)
-  return found
+    versions[kind, degree] = DamagedProblem(version, mu, built, inverted, reader, inputs, states)
+  return versions
 
 
-def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:
+def about_other_states(s: DegradationSettings, problem: DamagedProblem, key: Array) -> DamagedProblem:
   """The control of a mass on H*: the same HMM and inputs, with mu on as many states outside H* as H* has.
 
-  Raises SettingsError where no draw of mu is balanced.
+  Raises SettingsError if no draw of mu is balanced.
   """
   rng, others = generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
   for _ in range(s.max_draws):

@@ -20,8 +20,8 @@ class PretrainedSettings(MlmSettings):
   document_length: int = setting('tokens in a document, which is one pretraining chunk', least=2, most=2**16)
   model: BertSettings
 
-  def check(self) -> None:
-    super().check()
+  def check_fields(self) -> None:
+    super().check_fields()
     steps, each = self.checkpoints, self.steps_per_call
     ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
     valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
@@ -59,7 +59,7 @@ class DegradationSettings(Experiment):
   bert: PretrainedSettings
   figure: FigureSettings
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     valid = f'from 2 to num_tokens, {self.num_tokens}, for Assumption 3.1'
     require(self.num_states_3_3 <= self.num_tokens, 'num_states_3_3', self.num_states_3_3, valid)
     valid = f'each at most conditioning, {self.conditioning}, the lower bound for a drawn W'

@@ -11,10 +11,10 @@ import numpy as np
 from experiments.pipeline import pretraining
 from experiments.runtime.progress import Reporter
 from experiments.studies.degradation import methods, models, problems
+from experiments.studies.degradation.comparisons import tables
 from experiments.studies.degradation.figure import draw
-from experiments.studies.degradation.problems import Condition, Damage, Problem
+from experiments.studies.degradation.problems import Condition, Damage, DamagedProblem
 from experiments.studies.degradation.settings import DegradationSettings
-from experiments.studies.degradation.tables import tables
 from experiments.studies.study import in_parts, Part, Row, Study
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.theory.degradation import NoisyModel
@@ -52,8 +52,8 @@ def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, rep
 
 
 def _exact(
-  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], keys: list[Array], reporter: Reporter
-) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]:
+  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, DamagedProblem]], keys: list[Array], reporter: Reporter
+) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[DamagedProblem]], list[Any]]]:
   """The exact G with errors on the HMM as it is, then on each damaged HMM with and without noise.
 
   Returns:
@@ -69,8 +69,8 @@ def _exact(
 
 
 def _berts(
-  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], keys: list[Array], reporter: Reporter
-) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]:
+  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, DamagedProblem]], keys: list[Array], reporter: Reporter
+) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[DamagedProblem]], list[Any]]]:
   """BERTs, likewise: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
@@ -90,5 +90,5 @@ STUDY = Study(
   in_parts(parts),
   tables,
   figures=lambda records, settings: {'degradation': draw(records, settings.figure)},
-  check=lambda settings: pretraining.check(settings.bert.model, 'bert.model'),
+  check=lambda settings: pretraining.check_attention(settings.bert.model, 'bert.model'),
 )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import number, Table
+from experiments.analysis.table import number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
@@ -88,16 +88,16 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     # The label is about a silent state, and the text follows it.
     text, silent = problem.hmm.starting_from(problem.silent_probs), 1
   longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
-  found = {'enumerated to length': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
+  scored_texts = {'enumerated to length': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
   key, length = jax.random.key(settings.seed), settings.sampled_length + silent
-  found['sampled, length'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
+  scored_texts['sampled, length'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
   findings = {number: theorems.finding(number, problem, settings.criteria) for number in numbers}
   records = [
     _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
     for finding in findings.values()
   ]
   for theorem in names:
-    records += _construction(problem, theorem, found, settings)
+    records += _construction(problem, theorem, scored_texts, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
     records.append(_linear_program(problem, longest, settings.margin))
   return records
@@ -124,21 +124,21 @@ def _construction(
     predictions = comparison.predicted(problem, program, tokens)
     in_region = predictions.possible & comparison.in_region(problem, program, tokens)
     has_mass = in_region & predictions.posterior[:, program.recovered].any(-1)
-    found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program)
-    agreement = _agreement(found, predictions.possible, in_region, settings.margin)
+    result = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program)
+    agreement = _agreement(result, predictions.possible, in_region, settings.margin)
     yield {**record, 'exists': True, 'texts': f'{kind} {length}', **agreement}
 
 
-def _agreement(found: Comparison, possible: np.ndarray, in_region: np.ndarray, margin: float) -> Record:
+def _agreement(result: Comparison, possible: np.ndarray, in_region: np.ndarray, margin: float) -> Record:
   """Agreement of the construction on all possible sequences, and on those in its theorem's region."""
-  is_tie = found.gap <= margin
+  is_tie = result.gap <= margin
   return {
     'sequences': int(possible.sum()),
-    'majority': majority(found.label[possible]),
-    'agreement': float(1 - found.off_label[possible].mean()),
+    'majority': majority(result.label[possible]),
+    'agreement': float(1 - result.off_label[possible].mean()),
     'in_region': int(in_region.sum()),
-    'agreement_in_region': float(1 - found.off_label[in_region].mean()) if in_region.any() else None,
-    'outside_margin_in_region': int((in_region & found.off_label & ~is_tie).sum()),
+    'agreement_in_region': float(1 - result.off_label[in_region].mean()) if in_region.any() else None,
+    'outside_margin_in_region': int((in_region & result.off_label & ~is_tie).sum()),
     'ties_in_region': int((in_region & is_tie).sum()),
   }
 
@@ -152,16 +152,16 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   if not count:
     return {**record, 'exists': True, 'reason': 'all labels are near ties'}
   try:
-    found = certificates.decide(problem, clear, margin)
+    decision = certificates.decide(problem, clear, margin)
   except RuntimeError as error:
     return {**record, 'exists': None, 'reason': f'the linear program failed ({error})'}
-  exists, reason = _DECISIONS[found.outcome]
+  exists, reason = _DECISIONS[decision.outcome]
   record |= {'exists': exists, 'reason': reason}
-  if found.proof:
+  if decision.proof:
     # Each text of the proof has a weight and a class that its label is weighed against.
-    places, others = found.proof.pairs.T
+    places, others = decision.proof.pairs.T
     witness = {'tokens': clear.tokens[places], 'label': clear.labels[places], 'other': others}
-    record['certificate'] = {**witness, 'weight': found.proof.weights, 'residual': found.proof.residual}
+    record['certificate'] = {**witness, 'weight': decision.proof.weights, 'residual': decision.proof.residual}
   return _plain(record)
 
 
@@ -175,7 +175,7 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   constructions['texts'] = constructions['texts'].astype(object).fillna(constructions['reason'].str.partition(':')[0])
   # In percent, rounded down, so that 100 is all of them.
   constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100
-  cells = lambda found, columns: found[[*columns]].map(_cell).rename(columns=columns)
+  cells = lambda rows, columns: rows[[*columns]].map(_cell).rename(columns=columns)
   title = 'Agreement of each construction with the exact label in percent'
   return {
     'assumptions': Table(

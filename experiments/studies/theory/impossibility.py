@@ -67,12 +67,15 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
         pair = _sparse(s, key_one) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key_one)
         hmm, task_weights = jax.tree.map(np.float64, pair)
         # The task is on the masked first state itself.
-        problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
-        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, problem, jax.random.fold_in(key_one, 1)))
+        sampled = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
+        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, sampled, jax.random.fold_in(key_one, 1)))
         advance(len(drawn), f'last HMM: {drawn[-1].known["outcome"]}')
-  varies = lambda one: one.known['outcome'] != 'constant'
+  varies = lambda sampled: sampled.known['outcome'] != 'constant'
   tuned = _tuned(s, [*filter(varies, drawn)], key_tuning, reporter)
-  return [one.known | _scored(one, _right(settings, one, next(tuned)) if varies(one) else {}) for one in drawn]
+  return [
+    sampled.known | _scored(sampled, _right(settings, sampled, next(tuned)) if varies(sampled) else {})
+    for sampled in drawn
+  ]
 
 
 def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
@@ -107,10 +110,10 @@ def _examined(settings: TheorySettings, names: Record, problem: StateProblem, ke
   return SampledProblem(problem, texts, numbers, known, decision.head, sample)
 
 
-def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
-  """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
-  probs, labels, row = one.texts.probs, one.texts.labels, Record()
-  is_unseen = ~np.isin(np.arange(len(probs)), one.sample)
+def _scored(sampled: SampledProblem, right: dict[str, np.ndarray]) -> Record:
+  """The accuracy of each method on a fresh text and on one that training has not seen; None if there is none."""
+  probs, labels, row = sampled.texts.probs, sampled.texts.labels, Record()
+  is_unseen = ~np.isin(np.arange(len(probs)), sampled.sample)
   for scored_on, weights in (('fresh', probs), ('unseen', np.where(is_unseen, probs, 0))):
     total = weights.sum()
     shares = {'probability': float(total / probs.sum())} | dict.fromkeys(('majority', *METHODS))
@@ -121,36 +124,36 @@ def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
   return row
 
 
-def _right(settings: TheorySettings, one: SampledProblem, tuned: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _right(settings: TheorySettings, sampled: SampledProblem, tuned: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Texts that each method has right, [n], by method."""
-  texts, chosen = one.texts, one.texts.where(one.sample)
+  texts, chosen = sampled.texts, sampled.texts.where(sampled.sample)
   # Logistic regression at its optimum, which training may not have reached.
-  how = dataclasses.asdict(settings.impossibility.converged)
-  head = optimum.converged_head(chosen.features, chosen.labels, num_classes=2, **how).head
+  optimisation = dataclasses.asdict(settings.impossibility.converged)
+  head = optimum.converged_head(chosen.features, chosen.labels, num_classes=2, **optimisation).head
   return {
-    **{method: labels[one.numbers] == texts.labels for method, labels in tuned.items()},
-    'program': separability.surely_right(texts.features, texts.labels, one.head),
+    **{method: labels[sampled.numbers] == texts.labels for method, labels in tuned.items()},
+    'program': separability.surely_right(texts.features, texts.labels, sampled.head),
     'converged': (texts.features @ head.weights + head.bias).argmax(-1) == texts.labels,
-    **_constructed(settings, one),
+    **_constructed(settings, sampled),
   }
 
 
-def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.ndarray]:
+def _constructed(settings: TheorySettings, sampled: SampledProblem) -> dict[str, np.ndarray]:
   """Texts on which Theorem 3.6's head is right on the exact G_2 after its prompt, and wrong beyond rounding.
 
   {} where the theorem does not apply. Scores within rounding are ties, and so of class 0, as they are by definition
   where mu weighs no possible state.
   """
-  hmm, length = one.problem.hmm, settings.impossibility.length
+  hmm, length = sampled.problem.hmm, settings.impossibility.length
   try:
-    built = theorems.construct('3.6', one.problem, length, settings.criteria)
+    built = theorems.construct('3.6', sampled.problem, length, settings.criteria)
   except AssumptionError:
     return {}
   after_prompt = (built['prompt'][0] * hmm.initial_probs) @ hmm.transition_matrix
-  features = enumeration.first_predictions(hmm, after_prompt, length)[one.numbers]
+  features = enumeration.first_predictions(hmm, after_prompt, length)[sampled.numbers]
   contrast = built['head'].weights @ [1, -1]
   ahead, unsure = features @ contrast, _ROUNDING * np.abs(contrast).max() * features.sum(-1)
-  says_one, is_one = ahead < -unsure, one.texts.labels == 1
+  says_one, is_one = ahead < -unsure, sampled.texts.labels == 1
   return {'construction': says_one == is_one, 'construction_wrong': np.where(is_one, ahead > unsure, says_one)}
 
 
@@ -162,14 +165,14 @@ def _tuned(
     return
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
   inputs = np.broadcast_to(every, (len(drawn), *every.shape))
-  frozen = batched_tuning.stacked([batched_tuning.float32(one.problem.hmm) for one in drawn])
-  samples = np.stack([one.numbers[one.sample] for one in drawn])
-  labels = np.stack([one.texts.labels[one.sample] for one in drawn]).astype(np.int32)
-  found = {}
+  frozen = batched_tuning.stacked([batched_tuning.float32(sampled.problem.hmm) for sampled in drawn])
+  samples = np.stack([sampled.numbers[sampled.sample] for sampled in drawn])
+  labels = np.stack([sampled.texts.labels[sampled.sample] for sampled in drawn]).astype(np.int32)
+  predicted = {}
   for method, tuner in batched_tuning.tuners(ExactModel(s.num_tokens), s).items():
     features = batched_tuning.features(tuner, frozen, inputs)
     of_samples = np.take_along_axis(features, samples[..., None], axis=1)
     name = f'{method} on {len(drawn)} HMMs'
     _, trained = batched_tuning.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
-    found[method] = batched_tuning.scores(tuner, trained, frozen, features).argmax(-1)
-  yield from (dict(zip(found, of_problem)) for of_problem in zip(*found.values()))
+    predicted[method] = batched_tuning.scores(tuner, trained, frozen, features).argmax(-1)
+  yield from (dict(zip(predicted, of_problem)) for of_problem in zip(*predicted.values()))

@@ -1,4 +1,4 @@
-"""Shares of the paper's own draws on which its assumptions hold, by size: chains alone, and with a memory.
+"""Shares of the paper's own draws on which its assumptions hold, by size: of plain chains, and with a memory.
 
 A transition matrix that mixes H permutations has exact zeros, so that assumptions on supports are decided exactly. The
 draws are in float64: in float32 the weight of a permutation may underflow to another zero.
@@ -32,8 +32,8 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
       for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
         with jax.enable_x64(True):
           drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
-        found = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
-        rows.append({'text': text, 'size': size, 'draw': number, **found})
+        row = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
+        rows.append({'text': text, 'size': size, 'draw': number, **row})
       advance(done, f'{text}, size {size}')
   return rows
 

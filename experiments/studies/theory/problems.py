@@ -104,8 +104,10 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
     except ValueError as error:
       raise SettingsError(str(error)) from error
     program = theorems.program(theorem.name, problem, v.length, settings.criteria)
-    found = _texts(problem, program, theorem.padded, v.length, key_text, least)
-    drawn = found and _with_task(settings, problem, program, theorem.padded, *found, generator(key_task), tied)
+    drawn_texts = _texts(problem, program, theorem.padded, v.length, key_text, least)
+    drawn = drawn_texts and _with_task(
+      settings, problem, program, theorem.padded, *drawn_texts, generator(key_task), tied
+    )
     if drawn:
       return drawn
   valid = f'fewer: none of {_MOST_HMMS} HMMs qualifies for Theorem {theorem.name}'
@@ -122,7 +124,7 @@ def _with_task(
   rng: np.random.Generator,
   tied: bool,
 ) -> PredictedProblem | None:
-  """The problem with a task that is balanced on these sequences, None where it has none."""
+  """The problem with a task that is balanced on these sequences, None if it has none."""
   # A part of the sequences shows most HMMs without a balanced task.
   for step in sorted({1, max(len(tokens) // BLOCK_SIZE, 1)}, reverse=True):
     predictions = predicted(problem, program, tokens[::step], padded)
@@ -213,7 +215,7 @@ def majority(labels: np.ndarray) -> float:
 
 
 def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray) -> np.ndarray | None:
-  """Move one weight of the first class so that it ties with the last; None where one thing is certain."""
+  """Move one weight of the first class so that it ties with the last; None if one thing is certain."""
   held = [value for value in recovered if posterior[value]]
   if len(held) < 2:
     return None

@@ -40,7 +40,7 @@ class ImpossibilitySettings(Group):
   tuning: TuneSettings
   converged: ConvergedSettings
 
-  def check(self) -> None:
+  def check_fields(self) -> None:
     self.tuning.check_for('tuning', self.num_train)
     longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
     valid = f'at most {longest}, for at most {_MAX_SEQUENCES} texts over {self.num_tokens} tokens'

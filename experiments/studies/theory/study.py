@@ -10,7 +10,7 @@ from experiments.analysis import figures
 from experiments.studies.study import in_parts, Part, Study
 from experiments.studies.theory import impossibility, prevalence, problems, verification
 from experiments.studies.theory.settings import TheorySettings
-from experiments.studies.theory.tables import tables
+from experiments.studies.theory.summaries import tables
 
 _STYLES: dict[str, dict[str, Any]] = {
   '4.3': dict(color='#000000', marker='^', linestyle='-'),
@@ -43,8 +43,8 @@ def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matpl
   samples = lambda rows, field: {
     temperature: 100 * values.to_numpy(float) for temperature, values in rows.groupby('temperature')[field]
   }
-  for place, (theorem, found) in enumerate(records.groupby('theorem', sort=False)):
-    figures.draw_line(axes, samples(found, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
+  for place, (theorem, of_theorem) in enumerate(records.groupby('theorem', sort=False)):
+    figures.draw_line(axes, samples(of_theorem, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
   figures.draw_majority(axes, samples(records, 'majority'))
   axes.set_xticks(temperatures, [f'{value:g}' for value in temperatures])
   axes.minorticks_off()

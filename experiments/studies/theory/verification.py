@@ -46,9 +46,9 @@ def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Rep
   ):
     # The first one compiles for all.
     rows += verify_one(0)
-    for index, found in enumerate(pool.map(verify_one, range(1, v.num_hmms)), 1):
-      rows += found
-      advance(index + 1, f'{found[0]["wrong"]} wrong in the last HMM')
+    for index, rows_of_hmm in enumerate(pool.map(verify_one, range(1, v.num_hmms)), 1):
+      rows += rows_of_hmm
+      advance(index + 1, f'{rows_of_hmm[0]["wrong"]} wrong in the last HMM')
   return rows
 
 
@@ -68,16 +68,16 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
 def row_of(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) -> Record:
   """The record of the right construction: the number of sequences it is wrong on, and its errors."""
   problem, program, has_mass = drawn.problem, drawn.program, drawn.has_mass
-  found = compared(drawn, program)
-  is_near = has_mass & (found.gap <= settings.margin)
+  comparison = compared(drawn, program)
+  is_near = has_mass & (comparison.gap <= settings.margin)
   # Flag errors above the rounding bound in direction, or in a label that no near tie explains; and any output where the
   # posterior has no mass. NaN counts as an error.
-  off_vector, off_direction = ~(found.vector_error <= TOLERANCE), ~(found.cosine_error <= TOLERANCE**2)
-  refuted = ~(found.error <= _ROUNDING) & (off_direction | found.off_label & ~is_near)
+  off_vector, off_direction = ~(comparison.vector_error <= TOLERANCE), ~(comparison.cosine_error <= TOLERANCE**2)
+  refuted = ~(comparison.error <= _ROUNDING) & (off_direction | comparison.off_label & ~is_near)
   refuted |= off_vector & ~has_mass
   refuted |= (drawn.predictions.posterior[:, program.recovered] > 0).any(-1) != has_mass
-  doubtful = is_near | off_vector | off_direction | found.off_label
-  verdicts = _decided(theorem, drawn, found, np.flatnonzero(doubtful & ~refuted))
+  doubtful = is_near | off_vector | off_direction | comparison.off_label
+  verdicts = _decided(theorem, drawn, comparison, np.flatnonzero(doubtful & ~refuted))
   trusted = has_mass & ~refuted & ~doubtful
   is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.criteria).holds
   return {
@@ -88,14 +88,14 @@ def row_of(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) 
     'violates': theorem.relaxes if is_relaxed else '',
     'num_essential': len(program.finding.witness.get('recoverable_states', program.recovered)),
     'sequences': len(has_mass),
-    'majority': max(majority(found.label), majority(found.label[has_mass])),
+    'majority': max(majority(comparison.label), majority(comparison.label[has_mass])),
     'no_mass': int((~has_mass).sum()),
     'near_ties': int(is_near.sum()),
     'exact_ties': sum(is_tie for _, is_tie in verdicts),
     'decided_exactly': len(verdicts),
     'wrong': int(refuted.sum()) + sum(not is_right for is_right, _ in verdicts),
-    'largest_cosine_error': float(found.cosine_error[trusted].max(initial=0)),
-    'largest_vector_error': float(found.vector_error[trusted].max(initial=0)),
+    'largest_cosine_error': float(comparison.cosine_error[trusted].max(initial=0)),
+    'largest_vector_error': float(comparison.vector_error[trusted].max(initial=0)),
   }
 
 
@@ -111,7 +111,7 @@ def _memory(problem: Any) -> Record:
 
 
 def _decided(
-  theorem: Theorem, drawn: PredictedProblem, found: Comparison, undecided: np.ndarray
+  theorem: Theorem, drawn: PredictedProblem, comparison: Comparison, undecided: np.ndarray
 ) -> list[tuple[bool, bool]]:
   """Decide if the construction is right on each of these sequences, and if its two best exact scores are equal.
 
@@ -132,9 +132,9 @@ def _decided(
     is_multiple = (constructed * total == posterior * built).all() and posterior.any() == constructed.any()
     # A positive multiple has the same label, whatever mu is.
     is_right = bool(is_multiple and built >= 0)
-    if is_right and found.vector_error[index] > TOLERANCE:
+    if is_right and comparison.vector_error[index] > TOLERANCE:
       of_proof = drawn.predictions.factor[index] * float(total)
-      is_right = abs(float(built) - of_proof) <= TOLERANCE * of_proof and found.error[index] <= _ROUNDING
+      is_right = abs(float(built) - of_proof) <= TOLERANCE * of_proof and comparison.error[index] <= _ROUNDING
       if not is_right and theorem.num_cells:
         logits = by_fractions.logits(by_fractions.predicted(text))
         is_right = any(0 < max(logits) - logit <= TOLERANCE for logit in logits)
@@ -149,20 +149,20 @@ def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[
   predictions, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:_SOFTENED], (drawn.predictions, drawn.has_mass))
   rows = list[Record]()
   for temperature in temperatures if has_mass.any() else ():
-    found = compared(drawn._replace(predictions=predictions, has_mass=has_mass), drawn.program, temperature)
-    labels, accuracy = found.label[has_mass], float((~found.off_label[has_mass]).mean())
+    comparison = compared(drawn._replace(predictions=predictions, has_mass=has_mass), drawn.program, temperature)
+    labels, accuracy = comparison.label[has_mass], float((~comparison.off_label[has_mass]).mean())
     rows.append({'temperature': temperature, 'majority': majority(labels), 'accuracy': accuracy})
   return rows
 
 
 def caught(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
   """Count the sequences that show a construction to be wrong: by label, by direction, by the factor of the proof."""
-  found = compared(drawn, program)
-  is_large = found.error > _ROUNDING
-  by_label = is_large & drawn.has_mass & (found.gap > settings.margin) & found.off_label
+  comparison = compared(drawn, program)
+  is_large = comparison.error > _ROUNDING
+  by_label = is_large & drawn.has_mass & (comparison.gap > settings.margin) & comparison.off_label
   return {
-    'sequences': len(found.label),
+    'sequences': len(comparison.label),
     'by_label': int(by_label.sum()),
-    'by_direction': int((is_large & (found.cosine_error > TOLERANCE**2)).sum()),
-    'by_factor': int((is_large & (found.vector_error > TOLERANCE)).sum()),
+    'by_direction': int((is_large & (comparison.cosine_error > TOLERANCE**2)).sum()),
+    'by_factor': int((is_large & (comparison.vector_error > TOLERANCE)).sum()),
   }

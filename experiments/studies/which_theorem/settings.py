@@ -13,8 +13,8 @@ class WhichTheoremSettings(Settings):
   margin: float = setting('margins of a linear head, and residuals of a proof of none, up to this count as 0')
   near_tie: float = setting('inputs whose two best scores differ by less than this are near ties')
 
-  def check(self) -> None:
-    super().check()
+  def check_fields(self) -> None:
+    super().check_fields()
     first = self.downstream.label_state
     require(first == 'first', 'downstream.label_state', first, "'first', the label whose linearity is decided")
     require_drawn_hmms(self)

@@ -15,8 +15,8 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.trial import Trial, trials
 from experiments.studies.study import in_parts, Part, Row, Study
 from experiments.studies.theory import prevalence
+from experiments.studies.which_theorem.kinds_of_tasks import figures, tables
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
-from experiments.studies.which_theorem.tables import figures, tables
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.tuning import tasks
 from hmm_jax.tuning.best_head import proven_certificates, relative_error
@@ -31,9 +31,9 @@ def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
 
 def _facts(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A record for each task; `key` is unused, since the trials have their own."""
-  found, rows = sorted(trials(settings), key=lambda trial: trial.point), list[Row]()
-  with reporter.track('HMMs', len(found)) as advance:
-    for number, trial in enumerate(found, 1):
+  by_size, rows = sorted(trials(settings), key=lambda trial: trial.point), list[Row]()
+  with reporter.track('HMMs', len(by_size)) as advance:
+    for number, trial in enumerate(by_size, 1):
       rows += _task_rows(settings, trial)
       advance(number, f'{trial}')
   return rows
@@ -98,7 +98,7 @@ def separable(
   Args:
     features: the exact G [n, V] in float64, each entry off by at most the share `error`.
     labels: [n] ints below `num_classes`.
-    is_right: [n], inputs whose label the head of a linear score is known to give; none where there is no such head.
+    is_right: [n], inputs whose label the head of a linear score is known to give; none if there is no such head.
     num_classes: C.
     error: relative error of `features`.
     tolerance: margins up to this count as none.
@@ -108,9 +108,9 @@ def separable(
   if is_right.all():
     return True
   to_coordinates = whitening(features)
-  found = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)
-  if found.separable:
-    return True if surely_right(features, labels, to_coordinates @ found.head).all() else None
+  separation = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)
+  if separation.separable:
+    return True if surely_right(features, labels, to_coordinates @ separation.head).all() else None
   is_proven = next(proven_certificates(features, labels, num_classes, error, tolerance), None) is not None
   return False if is_proven else None
 

@@ -92,10 +92,10 @@ def by_cell(chain: IntegerChain, joint: np.ndarray, cell: int) -> np.ndarray:
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
-  """Integers of any shape over their sum, as `Fraction`s; zeros where it is 0."""
+  """Integers of any shape over their sum, as `Fraction`s; zeros if it is 0."""
   return weights * Fraction(1, weights.sum() or 1)
 
 
 def token_probs(chain: IntegerChain, joint: np.ndarray) -> np.ndarray:
-  """G_i = W p (Proposition C.1) [V] from `leave_one_out` at i; zeros where the evidence is impossible."""
+  """G_i = W p (Proposition C.1) [V] from `leave_one_out` at i; zeros if the evidence is impossible."""
   return normalised(np.tensordot(joint, chain.likelihoods[:-1], axes=((0, 1), (1, 2))))

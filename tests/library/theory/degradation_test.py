@@ -34,6 +34,7 @@ def _exact(tokens=TOKENS):
   return log_space_conditional(DRAWN, rows_of(DRAWN, tokens))
 
 
+@pytest.mark.slow
 def test_a_short_context_is_the_exact_model_of_fewer_tokens():
   """Forgetting all is G of the input with [MASK] wherever a token is further off than `reach`; less is the mixture."""
   times = np.arange(5)
@@ -43,6 +44,7 @@ def test_a_short_context_is_the_exact_model_of_fewer_tokens():
     np.testing.assert_allclose(_noisy(0.0, forgetting=forgetting), mixture, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
   """The same input meets the same noise in any batch; another token, or another salt, other noise everywhere."""
   changed = np.where(np.arange(5) == 4, (TOKENS + 1) % 6, TOKENS)
@@ -52,6 +54,7 @@ def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
     assert (np.abs(other - noise(TOKENS)).max((1, 2)) > 0.1).all()
 
 
+@pytest.mark.slow
 def test_noise_is_standard_normal_on_log_probabilities():
   """log(noisy / G) less its mean over tokens has variance scale^2 (1 - 1/V), and is uncorrelated over inputs."""
   shifts = np.log(_noisy(0.01) / _exact()) / 0.01

@@ -22,6 +22,7 @@ from hmm_jax.tuning.heads import Attention, Linear
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('theorem', 'problem'), [('3.6', contradictory_states()), ('4.6', contradictory_memory())])
 def test_a_construction_is_a_trainable_that_gives_every_label(theorem, problem):
   """On the exact model a tuner's scores have the argmax of the exact ones, and are 0 where those are.

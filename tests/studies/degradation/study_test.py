@@ -12,7 +12,7 @@ from experiments.analysis import statistics
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import pages
-from experiments.studies.degradation import models, problems, tables
+from experiments.studies.degradation import comparisons, models, problems
 from experiments.studies.degradation.figure import draw
 from experiments.studies.degradation.problems import Condition
 from experiments.studies.degradation.study import STUDY
@@ -51,7 +51,7 @@ def test_every_condition_has_a_row_for_each_hmm(tmp_path):
     for record in of_theorem:
       assert record['kl'] == pytest.approx(record['level'], rel=0.01, abs=1e-6) or record['error'] == 'short_context'
       assert record['kl'] <= 1.01 * record['level'] + 1e-6 and record['gradient_norm'] < 1e-6
-      assert {*tables.METHODS} - {*record['accuracy']} == ({'converged_built'} if theorem == '3.3' else set())
+      assert {*comparisons.METHODS} - {*record['accuracy']} == ({'converged_built'} if theorem == '3.3' else set())
       if record['damage'] == '' and record['level'] == 0:
         assert record['accuracy']['construction'] == record['accuracy']['weighted'] == 1
   assert len(statistics.select(records, part='bert-3.3')) == settings.num_hmms * len(settings.bert.checkpoints)

@@ -122,6 +122,7 @@ def test_a_task_that_is_not_given_is_drawn(tmp_path):
   assert (memory.cell, memory.task_weights.shape) == (0, (2, 2))
 
 
+@pytest.mark.slow
 def test_where_3_1_holds_both_constructions_are_right(tmp_path):
   """Every assumption has a record and a row, no linear program has, and both theorems are right on every sequence.
 
@@ -146,6 +147,7 @@ def test_where_3_1_holds_both_constructions_are_right(tmp_path):
     assert enumerated['sequences'] == enumerated['in_region'] == 3 + 9 + 27 + 81
 
 
+@pytest.mark.slow
 def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   """A dependence, the sets of Assumption 3.5, and a proof that every linear head is wrong somewhere."""
   problem = _loaded(tmp_path, IMITATED)
@@ -165,6 +167,7 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   assert program['length'] == 4 and program['sequences'] == np.count_nonzero(np.abs(scores) > 1e-12)
 
 
+@pytest.mark.slow
 def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
   """Where mu weighs states that speak alike alike, the linear program finds a head that is right on all."""
   records = _report(_loaded(tmp_path, {**IMITATED, 'task_weights': [1, -1, 1, -1, 0]}))
@@ -178,6 +181,7 @@ def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
     ('4.3', 3, Sizes(4, 5, 2, memory_size=2, num_cells=2), 'C.5'),
   ],
 )
+@pytest.mark.slow
 def test_memories(right, seed, sizes, relaxed):
   """With one cell Theorem 4.6, with two 4.3, is right on every sequence of its region, and not on all."""
   # As many texts of 3 tokens are sampled as there are of 1 to 3 of the 5.
@@ -190,6 +194,7 @@ def test_memories(right, seed, sizes, relaxed):
   assert enumerated['in_region'] < enumerated['sequences']
 
 
+@pytest.mark.slow
 def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
   """Records of mu and of mu times a power of two are the same; so are those of two rows with the same contrast."""
   plain = _report(_loaded(tmp_path, HEALTHY))
@@ -197,9 +202,10 @@ def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
     assert _report(_loaded(tmp_path, {**HEALTHY, 'task_weights': weights})) == plain
 
 
+@pytest.mark.slow
 def test_too_large_a_vocabulary_is_sampled_alone(tmp_path):
-  """Where even single tokens are too many to enumerate, long sequences are still checked."""
-  records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2, num_sampled=40, sampled_length=9)
+  """Where even single tokens are too many to enumerate, sampled sequences are still checked."""
+  records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2)
   assert 'Theorem 3.3 enumerated' not in records
   sampled = records['Theorem 3.3 sampled']
-  assert sampled['texts'] == 'sampled, length 9' and sampled['sequences'] == 40 and sampled['agreement'] == 1
+  assert sampled['texts'] == 'sampled, length 4' and sampled['sequences'] == 120 and sampled['agreement'] == 1

@@ -13,7 +13,7 @@ from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.settings.trial import trials
 from experiments.studies import registry
-from experiments.studies.which_theorem import study, tables
+from experiments.studies.which_theorem import kinds_of_tasks, study
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -72,7 +72,7 @@ def test_what_is_unexplained_is_a_share_of_the_standard_deviation():
   assert found == pytest.approx(3 / np.sqrt(14), rel=0.05)
 
 
-RECORDS = load(tables.GRID.parents[1] / 'which_theorem')
+RECORDS = load(kinds_of_tasks.GRID.parents[1] / 'which_theorem')
 
 
 def test_the_records_of_the_page_are_as_it_says():
@@ -88,7 +88,7 @@ def test_accuracies_of_other_tasks_are_not_joined():
   """Another majority class is another task."""
   accuracies = RECORDS.assign(model='exact', method='head', accuracy=0.5)
   accuracies['majority_accuracy'] += 0.01
-  assert tables.accuracy_table(RECORDS, accuracies) == {}
+  assert kinds_of_tasks.accuracy_table(RECORDS, accuracies) == {}
 
 
 def test_a_memory_is_refused():

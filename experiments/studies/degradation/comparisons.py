@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.analysis.tables import Table, table
+from experiments.analysis.table import Table, table
 from experiments.studies.degradation.problems import Condition, UNDAMAGED
 
 # Corrected p-values below this are significant.
@@ -48,7 +48,7 @@ _ACROSS = ['construction', 'weighted', 'converged_head', 'converged_prompt']
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """Accuracies, differences of methods and of conditions for each theorem; the mass on H*, and each BERT's prompts."""
-  own, found = by_hmm(records), dict[str, Table]()
+  own, by_name = by_hmm(records), dict[str, Table]()
   percent = own.set_index([*_ROW, 'hmm'])[['majority', *METHODS]]
   across = (
     'accuracy minus a baseline in points; baseline of a short context: noise of the same KL; otherwise the unchanged '
@@ -62,10 +62,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
     for theorem, rows in cells.rename(columns=METHODS).groupby(level='theorem', sort=False):
       title_of = f'Theorem {theorem}, {records["hmm"].nunique()} HMMs: {title}'
       of_theorem = rows.droplevel('theorem').reset_index()
-      found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, of_theorem, num_texts=1)
-  found['mass'] = _mass_table(masses(records))
+      by_name[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, of_theorem, num_texts=1)
+  by_name['mass'] = _mass_table(masses(records))
   bert = statistics.select(records, theorem='3.6', error='bert')
-  return found if bert.empty else {**found, 'prompts': _prompt_table(bert)}
+  return by_name if bert.empty else {**by_name, 'prompts': _prompt_table(bert)}
 
 
 def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
   own = statistics.select(records, kind='task')
   kl = own.groupby(CONDITION)['kl'].transform('mean')
   percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
-  # The KL of the exact model to itself is 0 but for float32.
+  # The KL of the exact model to itself is 0 up to float32 rounding.
   words = {'perturbation': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
   return own[[*CONDITION, 'hmm']].assign(**words, majority=100 * own['majority_accuracy']).join(percent)
 
@@ -125,7 +125,9 @@ def _means(values: pd.DataFrame) -> pd.DataFrame:
 def _minus(values: pd.DataFrame, pairs: Iterable[tuple[str, str]], titles: dict[str, str]) -> pd.DataFrame:
   """The first minus the second of each pair of columns."""
   title = lambda name: titles[name].replace('\n', ' ')
-  return pd.DataFrame({f'{title(one)}\n- {title(other)}': values[one] - values[other] for one, other in pairs})
+  return pd.DataFrame(
+    {f'{title(minuend)}\n- {title(subtrahend)}': values[minuend] - values[subtrahend] for minuend, subtrahend in pairs}
+  )
 
 
 def _minus_reference(own: pd.DataFrame) -> pd.DataFrame:
@@ -138,7 +140,7 @@ def _minus_reference(own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tested(title: str, differences: pd.DataFrame) -> tuple[str, pd.DataFrame]:
-  """The mean differences with their intervals, * where they are significant; and the title, which says when."""
+  """The mean differences with their intervals, * if they are significant; and the title, which says when."""
   # One column; methods that a theorem does not have are dropped and make no test.
   values = differences.rename_axis(columns='pair').stack().dropna()
   tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.mean_interval)

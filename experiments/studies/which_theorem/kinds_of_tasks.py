@@ -1,4 +1,4 @@
-"""The tables and the figure of the facts about Figure 3 (left), from records alone."""
+"""The tables and the figure of the facts about Figure 3 (left), only from records."""
 
 from collections.abc import Sequence
 import pathlib
@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import percent
-from experiments.analysis.tables import median_range, share, Table, table
+from experiments.analysis.table import median_range, share, Table, table
 from experiments.records import load
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 

@@ -48,9 +48,9 @@ def as_markdown(table: Table) -> str:
   return f'*{_escaped(table.title)}*\n\n{_rows(table._replace(frame=frame))}'
 
 
-def _rows(table: Table, **how: Any) -> str:
+def _rows(table: Table, **options: Any) -> str:
   sides = ['left'] * table.num_texts + ['right'] * (table.frame.shape[1] - table.num_texts)
-  return table.frame.to_markdown(index=False, disable_numparse=True, colalign=sides, **how)
+  return table.frame.to_markdown(index=False, disable_numparse=True, colalign=sides, **options)
 
 
 def _escaped(text: str) -> str:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.analysis.statistics import Interval, mean_interval, percent_interval
-from experiments.analysis.tables import median_range, number, share, Table, table
+from experiments.analysis.table import median_range, number, share, Table, table
 
 Cell = Callable[[pd.Series], str]
 
-# Cell texts of field values, where they differ.
+# Cell texts of field values, if they differ.
 _WORDS = {
   'paper': "paper's draw",
   'certified': 'none (certified)',
@@ -39,7 +39,7 @@ class _Kind(NamedTuple):
   """A kind of records and their table, a row for each group of them.
 
   Attributes:
-    field: present in its records alone.
+    field: present only in its records.
     title: with fields of the first record between braces.
     num_texts: leading columns of words.
     by: the fields that name a group, by heading.
@@ -58,10 +58,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   del settings
   made = {}
   for name, kind in _TABLES.items():
-    found = records.dropna(subset=kind.field) if kind.field in records else records[:0]
-    if len(found):
-      rows = _rows(_per_text(found) if 'scored on' in kind.by else found, kind)
-      made[name] = table(kind.title.format_map(found.iloc[0]), rows, kind.num_texts)
+    rows_of_kind = records.dropna(subset=kind.field) if kind.field in records else records[:0]
+    if len(rows_of_kind):
+      rows = _rows(_per_text(rows_of_kind) if 'scored on' in kind.by else rows_of_kind, kind)
+      made[name] = table(kind.title.format_map(rows_of_kind.iloc[0]), rows, kind.num_texts)
   if 'chains' in made:
     # There are more assumptions than sizes, so that each has a row.
     by_size = made['chains'].frame.set_index('H').rename('H = {}'.format)
@@ -89,18 +89,20 @@ def _rows(records: pd.DataFrame, kind: _Kind) -> list[dict[str, str]]:
 
 def _per_text(records: pd.DataFrame) -> pd.DataFrame:
   """Each record twice, with the accuracies on a fresh text and on an unseen one, and differences of methods."""
-  found = []
+  per_text = []
   for text in ('fresh', 'unseen'):
     accuracies = {name: records[f'{text}_{field}'] for field, name in _ACCURACIES.items()}
-    differences = {f'{one} - {other}': accuracies[one] - accuracies[other] for one, other in _CONTRASTS}
-    found.append(records.assign(text=text, **accuracies, **differences))
+    differences = {
+      f'{minuend} - {subtrahend}': accuracies[minuend] - accuracies[subtrahend] for minuend, subtrahend in _CONTRASTS
+    }
+    per_text.append(records.assign(text=text, **accuracies, **differences))
   # A group's two rows stand together.
-  return pd.concat(found).sort_index(kind='stable')
+  return pd.concat(per_text).sort_index(kind='stable')
 
 
-def _of(how: str, form: str) -> Cell:
-  """An aggregate of the values by pandas, in a format; '' where none is known."""
-  return lambda values: number(values.agg(how), form)
+def _of(statistic: str, form: str) -> Cell:
+  """An aggregate of the values by pandas, in a format; '' if none is known."""
+  return lambda values: number(values.agg(statistic), form)
 
 
 def _above(limit: int) -> Cell:
