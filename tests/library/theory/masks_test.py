@@ -99,7 +99,7 @@ def test_a_prompt_is_right_where_no_mask_helps(prompt, position, fewest):
   assert errors[-1] == 0 or position == 0 or fewest
 
 
-@pytest.mark.parametrize(('mu', 'blanks'), [(np.diag([1, 0, 1]), 2), ([[2, -1, 1], [0, 0, 0]], 0)])
+@pytest.mark.parametrize(('mu', 'blanks'), [(np.diag([1, 0, 1]), 1), ([[2, -1, 1], [0, 0, 0]], 0)])
 def test_an_inner_prompt_gives_every_label(mu, blanks):
   """Two independent rows and three classes, or disjoint hulls of three rows; the prior is not that of the chain."""
   (follows, texts), prior = futures(CHAIN, 4), fraction_rows([3, 1, 2])
