@@ -1,0 +1,108 @@
+"""Facts about k masks before a text and a prompt behind one: every word and text, path by path in fractions."""
+
+from fractions import Fraction
+import itertools
+
+import numpy as np
+import pytest
+from rationals import as_fractions, likelihood_rows, path_weights, token_probs
+
+import hmm_jax as hj
+from hmm_jax._support.rational.algebra import fraction_rows, PRIME, rank
+from hmm_jax.theory import mask_examples, theorem_3_3
+
+EXACT = hj.theory.Thresholds(support=0.0, rank=1e-9)
+
+
+# The start is not stationary. Of a token one move before a state, P[0 | state] is 1/7, 3/4 and 2/7.
+CHAIN = hj.HMM(*map(fraction_rows, ([1, 2, 3], [[1, 2, 0], [0, 1, 2], [2, 0, 1]], [[2, 0], [1, 1], [0, 2]])))
+
+
+def law(hmm, words, position):
+  """P[word, state at `position`] [n, H] of words in which None is any token."""
+  return np.array([path_weights(*hmm, word, position) for word in words])
+
+
+def futures(hmm, length):
+  """P[x | H_1] [n, H] of every text x after H_1, and the texts."""
+  texts = list(itertools.product(range(hmm.num_tokens), repeat=length))
+  anywhere = hmm._replace(initial_probs=np.full(hmm.num_states, Fraction(1)))
+  return law(anywhere, [(None, *text) for text in texts], 0), texts
+
+
+def pasts(hmm, masks, joint):
+  """P[word, H_1] [n, H] of every word of k tokens up to that of H_1, or of every token in every place."""
+  words = itertools.product([*range(hmm.num_tokens), None], repeat=masks)
+  return law(hmm, [word for word in words if word.count(None) == (0 if joint else masks - 1)], masks - 1)
+
+
+def least(hmm, joint):
+  """The least k up to |H| for which the law of k masks keeps what texts tell, or None, and the ranks of the laws."""
+  S, ranks = futures(hmm, hmm.num_states - 1)[0], []
+  for masks in range(1, hmm.num_states + 1):
+    J = pasts(hmm, masks, joint)
+    ranks.append(rank(J))
+    if rank(J @ S.T) == rank(S):
+      return masks, ranks
+  return None, ranks
+
+
+CASES = {
+  'lumpable': mask_examples.lumpable_past(),
+  'lumpable, another start': mask_examples.lumpable_past()._replace(initial_probs=fraction_rows([1, 2, 3])),
+  'twins': mask_examples.twin_pasts(),
+  'from one state': mask_examples.cycle([0, 1, 1])._replace(initial_probs=as_fractions([1, 0, 0])),
+  # P[state 0] is 0 modulo the prime.
+  'prime': mask_examples.cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])),
+  'chain': CHAIN,
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_masks_needed_are_those_of_every_word_and_text(case):
+  found = hj.theory.masks_needed(CASES[case])
+  for count, joint in ((found.joint, True), (found.marginals, False)):
+    assert (count.masks, count.ranks) == least(CASES[case], joint)
+    M = hj.theory.masks_as_one_token(CASES[case], len(count.ranks), joint).emission_matrix
+    values = np.linalg.svd(np.float64(M), compute_uv=False)
+    ratio = values[-1] / values[0] if count.ranks[-1] == len(M) else 0
+    assert count.singular_value_ratios[-1] == pytest.approx(ratio, abs=1e-9)
+
+
+@pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
+def test_the_head_of_k_masks_gives_every_label(masks, joint):
+  """The likeliest state by a prior of its own; with another prior labels are wrong."""
+  (follows, _), prior = futures(CHAIN, 4), fraction_rows([3, 1, 2])
+  features, seen = follows @ pasts(CHAIN, masks, joint).T, hj.theory.masks_as_one_token(CHAIN, masks, joint)
+  heads = [theorem_3_3(seen, np.eye(3), law, EXACT)['head'] for law in (prior, seen.initial_probs)]
+  labels = (follows * prior).argmax(1)
+  assert [((features @ head.weights).argmax(1) == labels).all() for head in heads] == [True, False]
+
+
+def predicted(hmm, prompt, position, texts):
+  """G [n, V] at a [MASK], which stands at this place among the rows of a prompt."""
+  rows = list(np.insert(as_fractions(prompt), position, 1, axis=0))
+  return np.array([token_probs(hmm, rows + likelihood_rows(hmm, text), position) for text in texts])
+
+
+@pytest.mark.parametrize(
+  ('prompt', 'position', 'fewest'), [([[1, 0, 0]], 1, 0), ([[1, 1, 1]], 1, 3), ([[1, 3, 6]], 0, 0)]
+)
+def test_a_prompt_is_right_where_no_mask_helps(prompt, position, fewest):
+  """The fewest errors of thresholds on G: a blank row is no prompt, and a row may stand before or behind the [MASK]."""
+  hmm = mask_examples.lumpable_past()
+  follows, texts = futures(hmm, 4)
+  labels, a = follows @ [2, -1, 0] >= 0, predicted(hmm, prompt, position, texts)[:, 0]
+  errors = [((a <= threshold) != labels).sum() for threshold in (*a, Fraction(49, 103))]
+  assert min(*errors, len(a) - max(errors)) == fewest
+  # The last threshold is that of the docstring.
+  assert errors[-1] == 0 or position == 0 or fewest
+
+
+@pytest.mark.parametrize(('mu', 'blanks'), [(np.diag([1, 0, 1]), 1), ([[2, -1, 1], [0, 0, 0]], 0)])
+def test_an_inner_prompt_gives_every_label(mu, blanks):
+  """Two independent rows and three classes, or disjoint hulls of three rows; the prior is not that of the chain."""
+  (follows, texts), prior = futures(CHAIN, 4), fraction_rows([3, 1, 2])
+  built = hj.theory.inner_prompt(CHAIN, mu, prior, blanks, EXACT)
+  scores = predicted(CHAIN, built['prompt'], 0, texts) @ as_fractions(built['head'].weights)
+  assert (scores.argmax(1) == (follows * prior @ np.transpose(mu)).argmax(1)).all()
