@@ -13,8 +13,8 @@ paper's 1e-5 for a twentieth of the steps, times 768 / 128 for the width. `half_
 double that rate.
 
 Cost: `paper_recipe` takes about 12 minutes of CPU time for each BERT on one core, `small` about 5.
-Expected: at `small` all BERTs leave the plateau. At `paper_recipe` one of two at |H| = 4 and all three at 10 stayed, too
-many for the mixture; the other runs are not done.
+Expected: at `small` all BERTs leave the plateau. At `paper_recipe` one of two at |H| = 4 and all three at 10 stayed,
+too many for the mixture; the other runs are not done.
 """
 
 import ml_collections
