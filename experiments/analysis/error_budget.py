@@ -139,8 +139,12 @@ def _complete(records: pd.DataFrame) -> Iterator[tuple[str, Way, Points]]:
       yield f'{title}, {text} text', way, whole
 
 
-def _size(points: Points) -> tuple[str, list[str]]:
-  """The size in which distributions of one kind of text differ, and its value in each."""
+def _heading_and_labels(points: Points) -> tuple[str, list[str]]:
+  """What tells distributions of one kind of text apart, and the label of each.
+
+  It is the first of |H|, N and |M| in which all differ, else the whole distribution. A given process is the only one of
+  its run, and has its name.
+  """
   if process := statistics.process(next(iter(points.values()))):
     return 'process', [process]
   for field, name in (('num_states', '|H|'), ('num_cells', 'N'), ('memory_size', '|M|')):
@@ -154,7 +158,7 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   """A table for each way and kind of text whose stages were all run: a row for each distribution, and one for all."""
   titles, rows, tests = {}, dict[str, list[report.Row]](), list[tuple[report.Row, str, float]]()
   for title, way, points in _complete(records):
-    name, sizes = _size(points)
+    name, sizes = _heading_and_labels(points)
     groups = list(zip(sizes, points.values()))
     if len(points) > 1:
       groups.append(('all', pd.concat(points.values())))
@@ -192,7 +196,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
   whole, panels = figures.panels(settings, rows=len(drawn))
   for axes, (title, way, points) in zip(panels, drawn):
     _draw(axes, way, list(points.values()))
-    name, sizes = _size(points)
+    name, sizes = _heading_and_labels(points)
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set(xlabel=name, ylabel='test accuracy (%)')
     counts = [len(levels(rows, way)) for rows in points.values()]

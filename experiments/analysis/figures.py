@@ -151,13 +151,18 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], label: str) -> None:
   """Draw the mean weight in each nonempty bin of the probability, tasks weighted by their positions in it."""
-  # The columns are the mean probability of a bin, its mean weight and its share of the positions.
-  bins = pd.concat(map(pd.DataFrame, records['attention_profile'])).dropna().astype(float)
-  share = bins[2].groupby(level=0).sum()
-  means = bins[[0, 1]].mul(bins[2], axis=0).groupby(level=0).sum().div(share, axis=0)
-  axes.plot(means[0], means[1], label=label, **style)
+  # The means of a bin and its share of the positions; the index is the number of the bin within its task.
+  columns = ['probability', 'weight', 'share']
+  profiles = [pd.DataFrame(profile, columns=columns) for profile in records['attention_profile']]
+  bins = pd.concat(profiles).dropna().astype(float)
+  share = bins['share'].groupby(level=0).sum()
+  products = bins[['probability', 'weight']].mul(bins['share'], axis=0)
+  means = products.groupby(level=0).sum().div(share, axis=0)
+  axes.plot(means['probability'], means['weight'], label=label, **style)
   fill = dict(color=style['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
-  axes.scatter(means[0], means[1], s=16 + 300 * share / len(records), zorder=3, clip_on=False, **fill)
+  axes.scatter(
+    means['probability'], means['weight'], s=16 + 300 * share / len(records), zorder=3, clip_on=False, **fill
+  )
 
 
 def with_labels(records: pd.DataFrame) -> pd.DataFrame:

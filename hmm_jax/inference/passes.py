@@ -1,8 +1,11 @@
-"""The forward and the backward recursion of a Markov chain, scaled as in Rabiner (1989), III.A and V.A.
+"""The forward and the backward recursion of a Markov chain, scaled as in Bishop (2006), 13.2.4.
+
+Rabiner (1989), V.A, writes c_t for 1 / c_t, and his scaled beta_t is beta_t / c_t here.
 
 pi is P[H_1], A[i, j] = P[H_{t+1} = j | H_t = i], and l_t the likelihood row of position t. Messages are [H, C, B]:
-hidden states, configurations that never move, and the batch as the minor axis, the fast layout on a CPU. Products, sums
-and quotients are those of an `Arithmetic`, whose encoding all arguments have; probabilities are stored as `dtype`.
+hidden states, configurations that never move, and the batch, last since a CPU is fastest so. Products, sums and
+quotients are those of an `Arithmetic`, whose encoding all arguments have: for plain weights `*`, `@`, and a `/` that
+divides by 1 in place of 0.
 """
 
 from collections.abc import Callable
@@ -20,20 +23,22 @@ def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[An
   """alpha_t(j) = predicted_t(j) l_t(j) / c_t and predicted_{t+1}(j) = sum_i alpha_t(i) A[i, j], from predicted_1 = pi.
 
   Returns alpha_T, log P[x_{1:T}] [B], and by position predicted_t = P[H_t | x_{1:t-1}], c_t = P[x_t | x_{1:t-1}] and
-  the probabilities alpha_t = P[H_t | x_{1:t}], for rows [T, H, C, B].
+  the probabilities alpha_t = P[H_t | x_{1:t}] as `dtype`, for rows [T, H, C, B].
   """
   A_transposed = A.swapaxes(0, 1)
 
   def step(carry: Any, row: Any) -> Any:
+    # The last alpha is carried to be returned with its gradient.
     predicted, _, evidence = carry
     joint = ops.times(predicted, row)
+    # A constant: the gradient of all c is that of the total at the end.
     c = lax.stop_gradient(ops.total(joint))
     alpha = ops.over(joint, c)
     return (ops.matvec(A_transposed, alpha), alpha, ops.times(evidence, c)), (predicted, c, ops.decoded(alpha, dtype))
 
   start = jnp.broadcast_to(pi, rows.shape[1:])
   (_, alpha, evidence), by_position = scan(step, (start, start, ops.ones(rows.shape[3:], np.float64)), rows)
-  # The total is 1; its gradient is that of the log-evidence, since every c is a constant.
+  # The total is 1; its gradient is that of the log-evidence.
   return alpha, ops.log(evidence) + ops.log(ops.total(alpha)), *by_position
 
 
@@ -41,13 +46,14 @@ def backward(ops: Arithmetic, dtype: Any, A: Any, rows: Any, predicted: Any, c: 
   """beta_t(i) = sum_j A[i, j] l_{t+1}(j) beta_{t+1}(j) / c_{t+1}, from beta_T = 1.
 
   Returns by position P[H_t | x_{1:T}] = predicted_t l_t beta_t / c_t, and P[H_t | x_{-t}], predicted_t beta_t
-  normalised.
+  normalised. c_t = inf makes the future impossible.
   """
 
   def step(beta: Any, position: Any) -> Any:
-    predicted, c, row = position
-    observed = ops.over(ops.times(beta, row), c)
-    smoothed, leave_one_out = ops.times(predicted, observed), ops.times(predicted, beta)
+    predicted_t, c_t, row = position
+    observed = ops.over(ops.times(beta, row), c_t)
+    smoothed, leave_one_out = ops.times(predicted_t, observed), ops.times(predicted_t, beta)
+    # The first is beta_{t-1}.
     return ops.matvec(A, observed), (ops.probs(smoothed, dtype), ops.probs(leave_one_out, dtype))
 
   return scan(step, ops.ones(rows.shape[1:], rows.dtype), (predicted, c, rows), reverse=True)[1]

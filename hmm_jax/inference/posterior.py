@@ -75,9 +75,8 @@ class Posterior(NamedTuple):
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
-  With A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one,
-  alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and
-  beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
+  `hmm_jax.inference.passes` has the two recursions, with A the row-stochastic `transition_matrix`; a part of the state
+  that never moves is only an index there. Time O(T C H^2).
 
   Differentiable in every argument, also at exact zeros (reverse mode once, no `jax.hessian`). Gradients are clipped to
   a millionth of the largest float. If the evidence of rows with maximum 1 is below exp(-650), the gradient at an

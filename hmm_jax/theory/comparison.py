@@ -64,10 +64,13 @@ def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: Padded
   return _in_blocks(predict, problem, tokens)
 
 
-def in_region(problem: Any, program: Program, tokens: np.ndarray) -> np.ndarray:
-  """Mask [n] of the possible sequences [n, T] that the program's theorem covers: all, or those in R (4.3)."""
-  has_sure_position = functools.partial(scoring.has_sure_position, problem, program.finding, padded=None)
-  return _in_blocks(has_sure_position, problem, tokens)
+def has_sure_position(problem: Any, program: Program, tokens: np.ndarray) -> np.ndarray:
+  """Mask [n] of sequences [n, T] with a position whose state surely lies in H*; all for a task on states.
+
+  The possible ones among them are those that the program's theorem covers, R (4.3). Impossible ones are not ruled out.
+  """
+  of_block = functools.partial(scoring.has_sure_position, problem, program.finding, padded=None)
+  return _in_blocks(of_block, problem, tokens)
 
 
 def _in_blocks(predict: Callable[..., Any], problem: Any, tokens: np.ndarray) -> Any:

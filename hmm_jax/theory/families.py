@@ -114,7 +114,10 @@ def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
 
 
 def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
-  """H <= V; half of the emissions of a state are a word of its own."""
+  """H <= V: half of the emissions of a state are a word assigned to it alone, the others any words.
+
+  `draw` checks that W has full rank, which this makes likely and not certain.
+  """
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
   emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))

@@ -49,8 +49,8 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: An
 
   Args:
     key: a PRNG key; draw a uses fold_in(key, a).
-    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of `memory_probs`;
-      training inputs first.
+    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of
+      `posterior_cell_probs`; training inputs first.
     num_train: how many of them are training inputs.
     **options: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
 
@@ -156,21 +156,23 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
 
 
 @_in_float64_blocks
-def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
+def posterior_cell_probs(hmm: MemoryHMM, inputs: Array) -> Array:
   """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK].
+
+  The prior is `hmm.memory_probs`.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
-  >>> memory_probs(hmm, np.array([[4, 1, 2, 3, 0]])).shape
+  >>> posterior_cell_probs(hmm, np.array([[4, 1, 2, 3, 0]])).shape
   (1, 1, 2)
   """
   return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
 
 
 def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0) -> np.ndarray:
-  """The posterior that labels inputs [n, T]: `first_state_probs` [n, H], or a memory's `cell` of `memory_probs`."""
+  """The posterior that labels inputs [n, T]: `first_state_probs` [n, H], or a `cell` of `posterior_cell_probs`."""
   if isinstance(distribution, MemoryHMM):
-    return memory_probs(distribution, inputs)[:, cell]
+    return posterior_cell_probs(distribution, inputs)[:, cell]
   return first_state_probs(distribution, inputs)
 
 

@@ -46,6 +46,20 @@ def test_steps_are_means_of_hmms_with_t_intervals():
   np.testing.assert_allclose([bound.values, after.values], [[4, 4, 3], [9, 10, 9]])
 
 
+@pytest.mark.parametrize(
+  ('points', 'heading', 'labels'),
+  [
+    ([Point(4), Point(8)], '|H|', ['4', '8']),
+    ([Point(4, 3, 1), Point(4, 3, 2)], 'N', ['1', '2']),
+    ([Point(4, 2, 1), Point(4, 3, 1)], '|M|', ['2', '3']),
+  ],
+)
+def test_a_row_is_named_by_the_size_in_which_distributions_differ(points, heading, labels):
+  records = frame([row for point in points for row in _records(HEAD, LEVELS, MOST, point)])
+  (budget,) = error_budget.tables(records).values()
+  assert budget.frame[heading].tolist() == [*labels, 'all']
+
+
 def test_a_stage_that_is_missing_takes_its_tasks_with_it():
   """A task without one of the stages is skipped; without any task there is neither table nor figure."""
   records = _records(HEAD, LEVELS)

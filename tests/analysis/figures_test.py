@@ -123,6 +123,8 @@ def test_bins_are_averaged_by_the_share_of_positions():
   assert sum(label[0] != '_' for label in lines) == 1
   expected = [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]]
   np.testing.assert_allclose(axes.lines[0].get_data(), expected)
+  (marks,) = axes.collections
+  np.testing.assert_allclose((marks.get_sizes() - 16) / 300, [(0.3 + 0.1) / 2, 0.7 / 2])
 
 
 def test_three_formats_with_the_same_bytes_every_time(tmp_path):

@@ -42,14 +42,14 @@ def test_silent_state_probs_equal_the_released_code():
   np.testing.assert_allclose(probs, smoothed @ exact.transition_matrix.T, rtol=1e-11)
 
 
-def test_memory_probs_are_exact_in_float64(monkeypatch):
+def test_posterior_cell_probs_are_exact_in_float64(monkeypatch):
   """P[M_j | X_-1] of each cell is float64 and agrees with sums of logarithms, though the parameters are float32.
 
   Inputs that fill more than one block, the last in part, come back complete and in order.
   """
   hmm = float32(dense_hmm(np.random.default_rng(2), 2, per_memory=True, num_tokens=V))
   monkeypatch.setattr(tasks, 'LABELLED_ENTRIES', 30 * T * hmm.joint_initial_probs.size)
-  probs = tasks.memory_probs(hmm, tasks.mask_first(jnp.array(DOCUMENTS[:80]), V))
+  probs = tasks.posterior_cell_probs(hmm, tasks.mask_first(jnp.array(DOCUMENTS[:80]), V))
   expected = cells_of(hmm.memory_probs.shape, exact_state_probs(joint_hmm(float64(hmm)), DOCUMENTS[:80]))
   np.testing.assert_allclose(probs, expected, rtol=1e-11)
 

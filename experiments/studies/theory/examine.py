@@ -122,7 +122,7 @@ def _construction(
       yield {**record, 'exists': False, 'reason': str(error)}
       return
     predictions = comparison.predicted(problem, program, tokens)
-    in_region = predictions.possible & comparison.in_region(problem, program, tokens)
+    in_region = predictions.possible & comparison.has_sure_position(problem, program, tokens)
     has_mass = in_region & predictions.posterior[:, program.recovered].any(-1)
     result = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program)
     agreement = _agreement(result, predictions.possible, in_region, settings.margin)

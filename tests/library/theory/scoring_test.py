@@ -7,7 +7,7 @@ import pytest
 import rationals
 from theory_cases import CRITERIA, drawn, FAMILIES
 
-from hmm_jax.theory import assumptions, padding, scoring, texts, theorems
+from hmm_jax.theory import assumptions, comparison, padding, scoring, texts, theorems
 from hmm_jax.theory.padding import PaddedSizes
 from hmm_jax.theory.rational_constructions import exact_construction
 
@@ -75,3 +75,14 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
         assert (built[:-1] == factor * posterior[recovered]).all() and factor > 0
         seen += 1
   assert seen > 4
+
+
+def test_possible_texts_with_a_sure_position_are_those_in_r(monkeypatch):
+  """Block by block, as the supports say."""
+  monkeypatch.setattr(comparison, 'BLOCK_SIZE', 50)
+  problem, _ = next(with_region('4.3', 'planted'))
+  program, supports = theorems.program('4.3', problem, LENGTH, CRITERIA), texts.supports(problem.hmm)
+  tokens = texts.possible_sequences(supports, LENGTH)
+  expected = texts.in_region(supports, program.finding.witness['recoverable_states'], tokens)
+  np.testing.assert_array_equal(comparison.has_sure_position(problem, program, tokens), expected)
+  assert expected.any()
