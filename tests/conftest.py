@@ -58,6 +58,8 @@ def temporary_folder(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patched:
     patched.setenv('TMPDIR', str(folder))
     patched.setattr(tempfile, 'tempdir', str(folder))
+    # PyTorch makes a folder for compiled programs when it is imported, and keeps it.
+    patched.setenv('TORCHINDUCTOR_CACHE_DIR', str(tmp_path_factory.mktemp('torch')))
     yield folder
 
 

@@ -68,7 +68,7 @@ def _interrupts(*_):
   [
     (lambda hmm, _: (Embeddings(10), hmm), 4, r'\(10, 1, 10\), not \(10, 1, 4\)'),
     (lambda hmm, _: (Embeddings(10), hmm), 10, r'are probabilities, not \['),
-    (lambda hmm, _: (FirstText(10), hmm), 10, 'other texts'),
+    (lambda hmm, _: (FirstText(10), hmm), 10, 'no other text'),
     (_exits, 10, 'which raised SystemExit'),
     (_interrupts, 10, 'which raised KeyboardInterrupt'),
   ],
