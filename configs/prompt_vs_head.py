@@ -13,7 +13,7 @@ exact model the same BERT before its pretraining. Its records are in docs/result
 docs/results/small/figure_3_left_other are on the BERTs of other HMMs; they add
 `--config.num_states=10,30 --config.models=other_bert --config.methods=head,prompt,probe`.
 
-Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
+Cost: `small` takes 8 minutes of CPU time, 5 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
 steps of BERT-base with 6 layers on 8 chunks of 512, for an accelerator; `paper_v1`, the first text, 7 sizes, one such
 pretraining each and 5 draws of mu; `tuned` is `paper` with the recipe that won at the small scale
 (docs/findings/recipes.md).
