@@ -47,7 +47,7 @@ def inner_prompt(
 
   Raises:
     AssumptionError: the rows M[S] are dependent, and there are more than two classes or the hulls meet.
-    ValueError: `blanks` is below -1.
+    ValueError: `blanks` is negative.
 
   Source: the theorem of the inner prompt in docs/findings/theory.md.
 
@@ -66,6 +66,8 @@ def inner_prompt(
   refused
   refused
   """
+  if blanks < 0:
+    raise ValueError(f'blanks is {blanks}; valid is at least 0')
   seen = masks_as_one_token(hmm, blanks + 2, joint=False)
   weights = assumptions.contrasts(task_weights)
   weighed = weights.any(0)

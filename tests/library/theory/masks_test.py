@@ -106,3 +106,8 @@ def test_an_inner_prompt_gives_every_label(mu, blanks):
   built = hj.theory.inner_prompt(CHAIN, mu, prior, blanks, EXACT)
   scores = predicted(CHAIN, built['prompt'], 0, texts) @ as_fractions(built['head'].weights)
   assert (scores.argmax(1) == (follows * prior @ np.transpose(mu)).argmax(1)).all()
+
+
+def test_a_negative_number_of_blanks_is_refused():
+  with pytest.raises(ValueError, match='blanks is -1; valid is at least 0'):
+    hj.theory.inner_prompt(CHAIN, np.eye(3), np.ones(3) / 3, -1, EXACT)
