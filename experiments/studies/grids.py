@@ -35,9 +35,8 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
   """The figures that the settings name and the records fill."""
   records = statistics.on_fresh_texts(records)
-  is_trained = lambda method: METHODS[method].fit == 'schedule' and not METHODS[method].refits
-  trained = records[[method in MAIN or is_trained(method) for method in records['method']]]
-  # Heads that no schedule fits are only for _OF_FITS, unless there are no others.
+  trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
+  # Other fits are only for _OF_FITS, unless there are no others.
   shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
   drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
   return {name: figure for name, figure in drawn.items() if figure}

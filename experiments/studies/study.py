@@ -85,15 +85,18 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     results.begin(workdir, settings)
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
-    made: dict[str, Row | None] = dict.fromkeys(parts(settings))
+    named, made = parts(settings), dict[str, Row]()
     for waits in (False, True):
-      for index, (name, part) in enumerate(parts(settings).items()):
+      for index, (name, part) in enumerate(named.items()):
+        if name in made:
+          continue
         # JAX swallows what a handler raises inside its own callbacks.
         signals.raise_if_stopped()
         make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
-        made[name] = made[name] or _read_or_made(folder / name, make, waits, workdir, reporter)
+        if content := _read_or_made(folder / name, make, waits, workdir, reporter):
+          made[name] = content
     with locks.held(workdir, 'the merge of records', reporter):
-      results.write(workdir, settings, [row for content in made.values() if content for row in content['records']])
+      results.write(workdir, settings, [row for name in named for row in made[name]['records']])
 
   return run
 
@@ -129,7 +132,7 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
 def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
   """Run a part and write its file; raise Lost if another process has its lock by then."""
   begun, name = time.monotonic(), path.parent.name
-  with _on_exact_device(), reporter.clock.phase(name):
+  with _on_float64_device(), reporter.clock.phase(name):
     rows = make()
   made = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
   locks.check_held(path.parent)
@@ -140,8 +143,8 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
 
 
 @contextlib.contextmanager
-def _on_exact_device() -> Iterator[None]:
-  """Run on the exact device, since all but a small BERT is exact; in every thread, unlike `jax.default_device`."""
+def _on_float64_device() -> Iterator[None]:
+  """Run on `float64_device`, since all but a small BERT is exact; in every thread, unlike `jax.default_device`."""
   jax.config.update('jax_default_device', float64_device())
   try:
     yield

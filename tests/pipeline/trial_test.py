@@ -82,7 +82,7 @@ def test_draws_of_seed_0_have_not_changed():
 
 @pytest.mark.slow
 def test_all_that_is_exact_stays_on_its_device(tmp_path):
-  """If the exact device is not the first, as on a TPU's host, the distribution and the texts are on it."""
+  """If `float64_device` is not the first, as on a TPU's host, the distribution and the texts are on it."""
   run_on_devices(
     2,
     """
