@@ -1,6 +1,6 @@
 """Checks of a grid before anything is written: the user's own things serve, and some trial has tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import contextlib
 from typing import Any
 
@@ -8,10 +8,23 @@ import jax
 
 from experiments.own import code, data
 from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
+
+
+def check_grids(grid: Sequence[Settings]) -> None:
+  """`check_grid` each of several settings; the sentence names the point. Those that share all draws are drawn once."""
+  drawn = set[frozenset[str]]()
+  for settings, point in zip(grid, lists.points(grid)):
+    with lists.at(point):
+      pretraining.check_machine(settings)
+      ids = frozenset([settings.model, settings.own_head, *(trial.draws_id for trial in trials(settings))])
+      if ids not in drawn:
+        check_draws(settings)
+      drawn.add(ids)
 
 
 def check_grid(settings: Settings) -> None:
@@ -45,6 +58,6 @@ def check_draws(settings: Settings) -> None:
 def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
   # As trials run, so that they find its programs.
   with contextlib.suppress(ValueError), trial_lib.precisely():
-    trial_lib.tasks(trial, distribution)
+    trial_lib.shared_tasks(trial, distribution)
     return True
   return False

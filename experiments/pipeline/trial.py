@@ -1,6 +1,6 @@
 """One trial: settings -> distribution -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
 import functools
@@ -77,6 +77,23 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
+# What was made last under each name, with its key.
+_latest: dict[str, tuple[Any, Any]] = {}
+
+
+def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
+  """What `make` returns, or what it did for the last trial if that shares the draws of this one."""
+  key = trial.draws_id, trial.methods, trial.settings.tasks_per_trial
+  if name not in _latest or _latest[name][0] != key:
+    _latest[name] = key, make()
+  return _latest[name][1]
+
+
+def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
+  """The `tasks` of a trial, drawn once for trials in a row that share them."""
+  return _shared('tasks', trial, lambda: tasks(trial, distribution))
+
+
 def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   """Add the missing records of a trial to its folder.
 
@@ -86,9 +103,9 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
   with precisely():
     distribution = distribution_of(folder)
-    downstream = tasks(trial, distribution)
+    downstream = shared_tasks(trial, distribution)
     with clock.phase('measuring'):
-      ideals = distance.ideals_of(trial, distribution, downstream)
+      ideals = _shared('ideals', trial, lambda: distance.ideals_of(trial, distribution, downstream))
     exact_probs = functools.partial(optimal_heads.exact_probs, distribution)
     for name, numbers_by_method in _pending(trial, missing):
       model, params = _model(folder, name, distribution, ideals, reporter)

@@ -1,8 +1,11 @@
 """From a config file and the command line to checked settings."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 import dataclasses
 import difflib
+import itertools
+import math
+import operator
 import os
 import pathlib
 import re
@@ -13,7 +16,9 @@ from absl import flags
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.settings.fields import require, SettingsError, users_program, valid_values
+from experiments.settings import lists as lists_lib
+from experiments.settings.fields import fields, require, SettingsError, users_program, valid_values
+from experiments.settings.lists import Lists
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
@@ -29,8 +34,14 @@ def shipped(experiment: str) -> dict[str, Any]:
   return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
-def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any]:
-  """The flags and the config, None if none is needed; raises SettingsError for a bad command line."""
+def parse(
+  argv: list[str], classes: Classes, grids: Collection[str], modes: Collection[str]
+) -> tuple[Flags, Any, Lists]:
+  """The flags, the config, None if none is needed, and the lists in its scalar fields.
+
+  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists. Raises
+  SettingsError for a bad command line.
+  """
   values = flags.FlagValues()
   # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
   values.set_gnu_getopt()
@@ -39,7 +50,7 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   flags.DEFINE_enum('mode', 'run', list(modes), '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
-  config = None
+  config, lists = None, Lists()
   try:
     words = values(argv, known_only=True)
   except (flags.Error, ValueError) as error:
@@ -48,12 +59,12 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   is_flag = re.compile(r'--(?!(?:no)?config\.)').match
   if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
     config = load(values.config, classes)
-    words = override(config, words, classes)
+    config, words, lists = override(config, words, classes, grids)
   for word in [*filter(is_flag, words), *words[1:]]:
     valid = ', '.join(f'--{name}' for name in values)
     raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
   require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
-  return values, config
+  return values, config, lists
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
@@ -77,8 +88,10 @@ def named(words: list[str]) -> list[str]:
   return [match[1] for match in map(_FIELD.match, words) if match]
 
 
-def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
-  """Set the fields that words of a command line name, --config.FIELD=VALUE; return the other words.
+def override(
+  config: ml_collections.ConfigDict, words: list[str], classes: Classes, grids: Collection[str] = ()
+) -> tuple[ml_collections.ConfigDict, list[str], Lists]:
+  """The config with the fields that words of a command line set, --config.FIELD=VALUE, the other words, and the lists.
 
   Raises SettingsError for an unknown field or a value of the wrong type; ranges are checked later.
   """
@@ -89,6 +102,47 @@ def override(config: ml_collections.ConfigDict, words: list[str], classes: Class
     if name not in known:
       nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
       raise SettingsError(f'--config.{name} is not a field of this config; did you mean --config.{nearest[0]}?')
+  lists, words = lists_lib.in_config(config, known), [*words]
+  _set(config, {name: values[0] for name, values in lists.items()})
+  config = config.copy_and_resolve_references()
+  for index, word in enumerate(words):
+    if match := _FIELD.match(word):
+      name, (flag, equals, value) = match[1], word.partition('=')
+      # A value may be a word of its own.
+      at = index if equals or known[name].type is bool or index + 1 == len(words) else index + 1
+      several = lists_lib.split(name, known[name], value if equals else words[at])
+      lists.pop(name, None)
+      if several:
+        lists[name] = several
+        words[at] = f'{flag}={several[0]}' if equals else several[0]
+  for name, values in lists.items():
+    lists_lib.check(name, known[name], values, config.experiment in grids)
+  left = _parsed(config, words, known)
+  typed = {name: tuple(_typed(config, name, value, known) for value in values) for name, values in lists.items()}
+  for name, values in typed.items():
+    require(len(set(values)) == len(values), name, values, 'a list of distinct values')
+  return config, left, typed
+
+
+def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
+  """Set fields by their dotted names; their types are checked with the settings."""
+  with config.ignore_type():
+    config.update_from_flattened_dict(values)
+
+
+def _typed(config: ml_collections.ConfigDict, name: str, value: Any, known: Mapping[str, dataclasses.Field]) -> Any:
+  """The value of a field as the command line reads it; one that a config file has is what it is."""
+  if not isinstance(value, str) or known[name].type is str:
+    return value
+  alone = operator.attrgetter(name)(config)
+  for part in reversed(name.split('.')):
+    alone = ml_collections.ConfigDict({part: alone})
+  _parsed(alone, ['', f'--config.{name}={value}'], known)
+  return operator.attrgetter(name)(alone)
+
+
+def _parsed(config: ml_collections.ConfigDict, words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:
+  """Set the fields that words name; return the other words."""
   values = flags.FlagValues()
   # As in `main`: other words may stand between those of fields.
   values.set_gnu_getopt()
@@ -100,6 +154,24 @@ def override(config: ml_collections.ConfigDict, words: list[str], classes: Class
     reason = ' '.join(str(error).split())
     name = reason.removeprefix('flag --config.').partition('=')[0]
     raise SettingsError(f'{reason}; valid is {valid_values(known[name])}' if name in known else reason)
+
+
+def expanded(
+  config: ml_collections.ConfigDict, lists: Lists, read: Callable[[ml_collections.ConfigDict], Any]
+) -> list[Any]:
+  """What `read` makes of the config at every point of the product of the lists, the last list varying fastest.
+
+  Raises SettingsError, by the name of the point, if one is refused.
+  """
+  count = math.prod(map(len, lists.values()))
+  require(count <= lists_lib.MOST, 'the number of points of the grid', count, f'at most {lists_lib.MOST:,}')
+  grid = []
+  for values in itertools.product(*lists.values()):
+    point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
+    _set(one, point)
+    with lists_lib.at(point):
+      grid.append(read(one))
+  return grid
 
 
 def _class(config: Mapping[str, Any], classes: Classes) -> Any:
@@ -143,12 +215,3 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
   if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):
     return tuple(map(str.strip, ','.join(value).split(',')))
   return tuple(map(as_float, value))
-
-
-def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:
-  """Every field of a class by its dotted name, those of its groups included."""
-  for field in dataclasses.fields(cls):
-    if field.metadata:
-      yield prefix + field.name, field
-    else:
-      yield from fields(field.type, f'{prefix}{field.name}.')

@@ -42,4 +42,4 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   return {name: figure for name, figure in drawn.items() if figure}
 
 
-STUDY = Study(sweep.run, tables, figures, checks.check_grid)
+STUDY = Study(sweep.run, tables, figures, checks.check_grids)

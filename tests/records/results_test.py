@@ -19,8 +19,8 @@ def test_records_name_their_schema_and_experiment(tmp_path):
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=2, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
   recorded = results.config(tmp_path)
-  assert recorded['memory']['sizes'] == [0] and results.changed(recorded, _benchmark()) == []
-  assert results.changed(recorded, _benchmark(seed=1)) == ['seed 0 (here 1)']
+  assert recorded['memory']['sizes'] == [0] and results.changed([recorded], [_benchmark()]) == []
+  assert results.changed([recorded], [_benchmark(seed=1)]) == ['seed 0 (here 1)']
 
 
 def test_no_record_stands_beside_settings_of_others(tmp_path, monkeypatch):
