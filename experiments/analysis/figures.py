@@ -102,6 +102,78 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
 
 
 @styled
+def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
+  """Accuracy against a field in which settings differ, one of numbers if there is any; a line per method and model.
+
+  A second field has a panel for each of its values. Of sizes and methods, if there are several of both, the fewer have
+  panels too, and the others lines. Of further fields the first value is shown.
+  """
+  records = _with_text(statistics.with_unit(records))
+  first, *others = sorted(statistics.varied(records), key=lambda name: _as_axis(records[name]))
+  further = {name: records[name].iloc[0] for name in others[1:]}
+  records = statistics.select(records, **further)
+  # Values without numbers stand side by side, in the order of the records.
+  values = sorted(records[first].unique()) if _is_number(records[first]) else list(records[first].unique())
+  places = values if _is_number(records[first]) else range(len(values))
+  records = records.assign(place=records[first].map(dict(zip(values, places))))
+  drawn = _panels_of(records, others[:1])
+  columns = min(len(drawn), 3)
+  figure, grid = panels(settings, columns, -(-len(drawn) // columns))
+  for axes, (title, rows, draw) in zip(grid, drawn):
+    draw(axes, rows)
+    axes.set(title=title, xlabel=first, ylabel='test accuracy (%)')
+    if _is_number(records[first]) and 0 < 20 * values[0] <= values[-1]:
+      axes.set_xscale('log')
+      axes.minorticks_off()
+    axes.set_xticks(places, [f'{value:g}' if _is_number(records[first]) else str(value) for value in values])
+    trim_percent_ticks(axes)
+  for axes in grid[len(drawn) :]:
+    axes.remove()
+  finish(figure, records, _counted(records), *(f'{name} = {value}' for name, value in further.items()))
+  return figure
+
+
+def _is_number(column: pd.Series) -> bool:
+  """True if the values of a field are numbers; a seed is a name."""
+  return column.name != 'seed' and all(type(value) in (int, float) for value in column.tolist())
+
+
+def _as_axis(column: pd.Series) -> tuple[bool, int]:
+  """Sorts fields: the first is the best axis."""
+  return not _is_number(column), -column.nunique()
+
+
+def _panels_of(records: pd.DataFrame, second: list[str]) -> list[tuple[str, pd.DataFrame, Callable[..., None]]]:
+  """The panels of `against_fields`: the title, the records, and how these are drawn."""
+  by_value: Any = records.groupby(second[0], sort=False) if second else [('', records)]
+  by_size, by_method = [*Point._fields], ['model', 'method']
+  num_sizes = max(rows.groupby(by_size).ngroups for _, rows in by_value)
+  apart, draw = (
+    (by_size, _draw_methods) if num_sizes <= records.groupby(by_method).ngroups else (by_method, _draw_sizes)
+  )
+  found = []
+  for value, rows in by_value:
+    title = f'{second[0]} = {statistics.as_text(second[0], value)}' if second else ''
+    for key, some in rows.groupby(apart, sort=False) if num_sizes > 1 else [((), rows)]:
+      name = str(Point(*key)) if apart is by_size and key else ', '.join(_line_names(key))
+      found.append((', '.join(filter(None, [title, name])), some, draw if num_sizes > 1 else _draw_methods))
+  return found
+
+
+def _line_names(key: tuple[str, ...]) -> list[str]:
+  """The names of the model and the method of a group, the method first."""
+  return [METHODS[key[1]].label, _MODEL_NAMES[key[0]]] if key else []
+
+
+def _draw_sizes(axes: Axes, records: pd.DataFrame) -> None:
+  """A line for each distribution, of one method."""
+  points = statistics.by_point(records)
+  for index, (point, rows) in enumerate(points.items()):
+    style = dict(color=str(0.75 * index / len(points)), marker='sovD^PX*'[index % 8], linewidth=1.3)
+    draw_line(axes, _samples(rows, 'accuracy'), str(point), style)
+
+
+@styled
 def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
   records = statistics.with_unit(records)
@@ -224,8 +296,8 @@ def draw_line(
 
 def caption(records: pd.DataFrame, *more: str) -> str:
   """The caption of a figure: experiment, scale and seed of the records, and `more`."""
-  first = records.iloc[0]
-  named = f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}'
+  words = (f'{name} {", ".join(map(str, records[name].unique()))}' for name in ('scale', 'seed'))
+  named = ', '.join([records['experiment'].iloc[0], *words])
   return '; '.join(filter(None, [named, statistics.process(records), *more]))
 
 
@@ -236,6 +308,11 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) 
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   columns = min(len(entries), 2 * side_by_side)
   figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
+
+
+def _with_text(records: pd.DataFrame) -> pd.DataFrame:
+  """The records with the kind of their `text`."""
+  return records.assign(text=np.where(records['memory_size'] > 0, 'memory', 'vanilla'))
 
 
 def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:

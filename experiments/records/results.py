@@ -1,6 +1,6 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import json
 import pathlib
@@ -42,13 +42,8 @@ def write_grid(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) 
     files.remove(workdir / FILE_NAME)
     files.write_whole(path, content)
   points = lists.points(grid)
-  written = [row for (settings, some), point in zip(runs, points) for row in rows(settings, some, column_names(point))]
+  written = [row for (settings, some), point in zip(runs, points) for row in rows(settings, some, point)]
   files.write_json_lines(workdir / FILE_NAME, written)
-
-
-def column_names(point: Mapping[str, Any]) -> Record:
-  """A point by the names of its columns: `model`, which in a record is a name, is `config.model`."""
-  return {f'config.{name}' if name == 'model' else name: value for name, value in point.items()}
 
 
 def begin(workdir: pathlib.Path, settings: Any) -> None:
@@ -203,7 +198,8 @@ def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
 
 def rows(settings: Any, records: list[Record], point: Record | None = None) -> list[Record]:
   """The records with their schema version, experiment, scale, seed, and what else tells them from others."""
-  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')} | (point or {})
+  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
+  asked_for |= {lists.column(name): value for name, value in (point or {}).items()}
   return [{_VERSION: SCHEMA_VERSION, **asked_for, **record} for record in records]
 
 

@@ -83,10 +83,8 @@ def in_config(config: Any, known: Mapping[str, dataclasses.Field]) -> Lists:
 
 def check(name: str, field: dataclasses.Field, values: tuple[Any, ...], is_grid: bool) -> None:
   """Raise SettingsError unless the field takes a list, in an experiment that is a grid of trials or not."""
-  valid = (
-    'a single value: it decides no record of its own' if is_grid else 'a single value: lists need a grid of trials'
-  )
-  require(is_grid and takes_list(name, field), name, ','.join(map(str, values)), valid)
+  why = 'all trials of a run share it' if is_grid else 'this experiment is no grid of trials'
+  require(is_grid and takes_list(name, field), name, ','.join(map(str, values)), f'a single value: {why}')
 
 
 @contextlib.contextmanager
@@ -101,6 +99,11 @@ def at(point: Mapping[str, Any]) -> Iterator[None]:
 def text(point: Mapping[str, Any]) -> str:
   """A point in words, such as 'prompt.length=5 pretrain.optimizer=muon'."""
   return ' '.join(f'{name}={value}' for name, value in point.items())
+
+
+def column(name: str) -> str:
+  """The name of a field as a column of records, where `model` is the name of a model."""
+  return f'config.{name}' if name == 'model' else name
 
 
 def deciding(settings: Any) -> dict[str, Any]:

@@ -134,11 +134,10 @@ def trials(*grid: Settings, code: Sequence[Mapping[str, str]] = ()) -> list[Tria
   """
   labels, made = map(lists.text, lists.points(grid)), list[Trial]()
   for settings, label, digests in itertools.zip_longest(grid, labels, code, fillvalue=Trial._field_defaults['code']):
-    counts = {point: settings.num_draws(point) for point in settings.grid()}
-    made += [
-      Trial(settings, point, number, digests, label) for point, count in counts.items() for number in range(count)
-    ]
-  require(len(grid) < 2 or len(made) <= lists.MOST, 'the number of trials of the grid', len(made), f'at most {lists.MOST:,}')
+    for point in settings.grid():
+      made += [Trial(settings, point, number, digests, label) for number in range(settings.num_draws(point))]
+  valid = f'at most {lists.MOST:,}'
+  require(len(grid) < 2 or len(made) <= lists.MOST, 'the number of trials of the grid', len(made), valid)
   made.sort(key=lambda trial: trial.number)
   if len(grid) > 1:
     first = dict[str, int]()
