@@ -13,7 +13,7 @@ from experiments.settings.fields import fields
 from experiments.settings.grid import Point, Settings
 
 # The columns of fields that decide records.
-_FIELDS = tuple(lists.column(name) for name, _ in fields(Settings) if lists.decides(name))
+_FIELDS = tuple(lists.column(name) for name, field in fields(Settings) if lists.decides(name, field))
 
 
 class Interval(NamedTuple):

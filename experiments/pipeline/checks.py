@@ -16,15 +16,10 @@ from hmm_jax.distributions.hmm import Distribution
 
 
 def check_grids(grid: Sequence[Settings]) -> None:
-  """`check_grid` each of several settings; the sentence names the point. Those that share all draws are drawn once."""
-  drawn = set[frozenset[str]]()
+  """`check_grid` each of several settings; the sentence names the point."""
   for settings, point in zip(grid, lists.points(grid)):
     with lists.at(point):
-      pretraining.check_machine(settings)
-      ids = frozenset([settings.model, settings.own_head, *(trial.draws_id for trial in trials(settings))])
-      if ids not in drawn:
-        check_draws(settings)
-      drawn.add(ids)
+      check_grid(settings)
 
 
 def check_grid(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Sequence
+import json
 import pathlib
 
 from experiments.own import code, data
@@ -27,19 +28,16 @@ class TrialsFailed(exit_status.RunError):
     self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
 
-def folders(grid: Sequence[Settings], workdir: pathlib.Path) -> list[TrialFolder]:
-  """The folder of every trial of one or several settings, in the order of `trials`."""
-  made = [TrialFolder(trial, workdir) for trial in trials(*grid, code=[code.digests(settings) for settings in grid])]
-  return with_alike(made, made)
+def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Settings] = ()) -> list[TrialFolder]:
+  """The folder of every trial of one or several settings, in the order of `trials`.
 
-
-def with_alike(some: Sequence[TrialFolder], others: Sequence[TrialFolder]) -> list[TrialFolder]:
-  """The folders, each with those of other trials that share its draws."""
+  Each has those of other trials that share its draws, of these settings and those `beside` them.
+  """
+  made = trials(*grid, code=[*map(code.digests, grid)])
   by_draws = collections.defaultdict[str, dict[str, TrialFolder]](dict)
-  for folder in others:
-    by_draws[folder.trial.draws_id][folder.trial.id] = folder
-  alike = lambda trial: (one for name, one in by_draws[trial.draws_id].items() if name != trial.id)
-  return [folder._replace(alike=tuple(alike(folder.trial))) for folder in some]
+  for trial in [*made, *trials(*beside)]:
+    by_draws[trial.draws_id][trial.id] = TrialFolder(trial, workdir)
+  return [TrialFolder(trial, workdir, tuple(by_draws[trial.draws_id].values())) for trial in made]
 
 
 def run(
@@ -50,15 +48,14 @@ def run(
   Returns what is left, as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or
   trial. Raises TrialsFailed.
   """
-  made = folders(grid, workdir)
+  made = folders(grid, workdir, _earlier(grid, workdir, reporter))
   numbers = range(len(made)) if numbers is None else numbers
   asked = [made[number] for number in numbers]
   distributed.raise_everywhere(lambda: pretraining.check_disk(asked))
-  results.begin_grid(workdir, grid)
+  results.begin(workdir, grid)
   for settings in grid:
     data.keep(settings, workdir)
-  before = [folder for _, some in _earlier(grid, workdir, reporter) for folder in some]
-  failed = queue.fill(with_alike(made, [*made, *before]), numbers, grid[0].time_budget, reporter)
+  failed = queue.fill(made, numbers, grid[0].time_budget, reporter)
   left = distributed.broadcast_from_process_0(lambda: merge(grid, workdir, reporter))
   if failed:
     raise TrialsFailed(failed, left)
@@ -67,15 +64,13 @@ def run(
   return f'{left}; rerun the same command to resume' if goes_on else left
 
 
-def _earlier(
-  grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter
-) -> list[tuple[Settings, list[TrialFolder]]]:
-  """Other settings on record in a workdir, each with its trials; those that cannot be read are reported."""
+def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> list[Settings]:
+  """Other settings on record in a workdir; those that cannot be read are reported."""
   found = []
   for content in results.earlier(workdir, grid):
     try:
-      settings: Settings = config_lib.from_record(content, {grid[0].experiment: type(grid[0])})
-      found.append((settings, folders([settings], workdir)))
+      found.append(config_lib.from_record(content, {grid[0].experiment: type(grid[0])}))
+      code.digests(found[-1])
     except SettingsError as error:
       reporter.say(f'records with other settings in {workdir} are left out: {error}')
   return found
@@ -88,26 +83,19 @@ def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -
   lost the lock writes nothing. An object store has no locks: there `--mode=merge` at the end finds what all have left.
   Without a finished trial the old records stay, with their table and figures.
   """
-  asked = [(settings, folders([settings], workdir)) for settings in grid]
   with locks.held(workdir, 'the merge of records', reporter):
-    every = [*asked, *_earlier(grid, workdir, reporter)]
-    runs, seen, counts = [], set[tuple[str, pathlib.Path]](), list[int]()
-    for settings, some in every:
-      points, decided = list(settings.grid()), str(lists.deciding(settings))
-      by_point = sorted(some, key=lambda folder: points.index(folder.trial.point))
-      finished = [*filter(None, map(_finished, by_point))]
-      counts.append(len(finished))
-      # Two runs of the same values may have asked for the same record, and of others too.
-      made = {(decided, path): record for records in finished for path, record in records.items()}
+    every = [*grid, *_earlier(grid, workdir, reporter)]
+    runs, seen, finished, total = list[tuple[Settings, list[Record]]](), set[tuple[str, str]](), 0, 0
+    for settings, point in zip(every, lists.points(every)):
+      points, some = list(settings.grid()), folders([settings], workdir)
+      some.sort(key=lambda folder: points.index(folder.trial.point))
+      whole = [records for folder in some if len(records := folder.records()) == len(folder.paths())]
+      if len(runs) < len(grid):
+        finished, total = finished + len(whole), total + len(some)
+      # Two runs at one point may have asked for the same record, and each for others too.
+      made = {(lists.text(point), json.dumps(record)): record for records in whole for record in records}
       runs.append((settings, [record for name, record in made.items() if name not in seen]))
       seen |= made.keys()
-    num_finished, total = sum(counts[: len(asked)]), sum(len(some) for _, some in asked)
-    if num_finished:
-      results.write_grid(workdir, runs)
-  return None if num_finished == total else f'{num_finished} of {total} trials are finished'
-
-
-def _finished(folder: TrialFolder) -> dict[pathlib.Path, Record] | None:
-  """The records of a trial by file; None if one is missing."""
-  paths, records = folder.paths().values(), folder.records()
-  return dict(zip(paths, records)) if len(paths) == len(records) else None
+    if finished:
+      results.write(workdir, runs)
+  return None if finished == total else f'{finished} of {total} trials are finished'

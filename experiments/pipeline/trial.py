@@ -77,20 +77,23 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
-# What was made last under each name, with its key.
-_latest: dict[str, tuple[Any, Any]] = {}
+# What trials of late have drawn, by what decides it.
+_drawn: dict[Any, Any] = {}
+_MOST_DRAWN = 16
 
 
 def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
-  """What `make` returns, or what it did for the last trial if that shares the draws of this one."""
-  key = trial.draws_id, trial.methods, trial.settings.tasks_per_trial
-  if name not in _latest or _latest[name][0] != key:
-    _latest[name] = key, make()
-  return _latest[name][1]
+  """What `make` returns, or what it did for a trial of late that shares the draws of this one."""
+  key = name, trial.draws_id, trial.methods, trial.settings.tasks_per_trial
+  if key not in _drawn:
+    _drawn[key] = make()
+  if len(_drawn) > _MOST_DRAWN:
+    del _drawn[next(iter(_drawn))]
+  return _drawn[key]
 
 
 def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
-  """The `tasks` of a trial, drawn once for trials in a row that share them."""
+  """The `tasks` of a trial, drawn once for trials that share them."""
   return _shared('tasks', trial, lambda: tasks(trial, distribution))
 
 

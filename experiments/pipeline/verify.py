@@ -35,7 +35,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
 
   Args:
     grid: `recorded_settings`, for which JAX is configured.
-    workdir: with the files that `results.write_grid` leaves; it is only read.
+    workdir: with the files that `results.write` leaves; it is only read.
     text: numbers of the trials, as `chosen` reads them; '' for all on record.
     reporter: of progress and of the table.
   """

@@ -1,6 +1,7 @@
 """From a config file and the command line to checked settings."""
 
 from collections.abc import Callable, Collection, Mapping
+import contextlib
 import dataclasses
 import difflib
 import itertools
@@ -18,7 +19,8 @@ from ml_collections import config_flags
 
 from experiments.settings import lists as lists_lib
 from experiments.settings.fields import fields, require, SettingsError, users_program, valid_values
-from experiments.settings.lists import Lists
+from experiments.settings.lists import at, Lists, takes_list
+from experiments.settings.trial import trials
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
@@ -102,43 +104,31 @@ def override(
     if name not in known:
       nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
       raise SettingsError(f'--config.{name} is not a field of this config; did you mean --config.{nearest[0]}?')
-  lists, words = lists_lib.in_config(config, known), [*words]
+  takes = {name: field for name, field in known.items() if config.experiment in grids and takes_list(name, field)}
+  lists, others = Lists(), list[str]()
+  for name in takes:
+    # A config that lacks a field is refused with the settings.
+    with contextlib.suppress(AttributeError):
+      if type(values := operator.attrgetter(name)(config)) is tuple and values:
+        lists[name] = values
   _set(config, {name: values[0] for name, values in lists.items()})
   config = config.copy_and_resolve_references()
-  for index, word in enumerate(words):
-    if match := _FIELD.match(word):
-      name, (flag, equals, value) = match[1], word.partition('=')
-      # A value may be a word of its own.
-      at = index if equals or known[name].type is bool or index + 1 == len(words) else index + 1
-      several = lists_lib.split(name, known[name], value if equals else words[at])
-      lists.pop(name, None)
-      if several:
-        lists[name] = several
-        words[at] = f'{flag}={several[0]}' if equals else several[0]
-  for name, values in lists.items():
-    lists_lib.check(name, known[name], values, config.experiment in grids)
-  left = _parsed(config, words, known)
-  typed = {name: tuple(_typed(config, name, value, known) for value in values) for name, values in lists.items()}
-  for name, values in typed.items():
-    require(len(set(values)) == len(values), name, values, 'a list of distinct values')
-  return config, left, typed
+  for word in words:
+    flag, _, text = word.partition('=')
+    name = ''.join(named([flag]))
+    lists.pop(name, None)
+    if name in takes and (values := lists_lib.split(name, known[name], text)):
+      require(len(set(values)) == len(values), name, values, 'a list of distinct values')
+      lists[name] = values
+    else:
+      others.append(word)
+  return config, _parsed(config, others, known), lists
 
 
 def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
   """Set fields by their dotted names; their types are checked with the settings."""
   with config.ignore_type():
     config.update_from_flattened_dict(values)
-
-
-def _typed(config: ml_collections.ConfigDict, name: str, value: Any, known: Mapping[str, dataclasses.Field]) -> Any:
-  """The value of a field as the command line reads it; one that a config file has is what it is."""
-  if not isinstance(value, str) or known[name].type is str:
-    return value
-  alone = operator.attrgetter(name)(config)
-  for part in reversed(name.split('.')):
-    alone = ml_collections.ConfigDict({part: alone})
-  _parsed(alone, ['', f'--config.{name}={value}'], known)
-  return operator.attrgetter(name)(alone)
 
 
 def _parsed(config: ml_collections.ConfigDict, words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:
@@ -163,14 +153,15 @@ def expanded(
 
   Raises SettingsError, by the name of the point, if one is refused.
   """
-  count = math.prod(map(len, lists.values()))
-  require(count <= lists_lib.MOST, 'the number of points of the grid', count, f'at most {lists_lib.MOST:,}')
-  grid = []
+  grid = list[Any]()
   for values in itertools.product(*lists.values()):
     point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
     _set(one, point)
-    with lists_lib.at(point):
+    with at(point):
       grid.append(read(one))
+    if lists and len(grid) == 1:
+      count = len(trials(*grid)) * math.prod(map(len, lists.values()))
+      require(count <= lists_lib.MOST, 'the number of trials of the grid', count, f'at most {lists_lib.MOST:,}')
   return grid
 
 

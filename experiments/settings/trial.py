@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
-import itertools
 import re
 import types
 from typing import Any, NamedTuple
@@ -129,23 +128,17 @@ class Trial(NamedTuple):
 def trials(*grid: Settings, code: Sequence[Mapping[str, str]] = ()) -> list[Trial]:
   """Every trial of one or several settings, ordered by its number, so that all points advance together.
 
-  Trials of one number that share their draws, or even their records, stand side by side. `code` has the digests for
-  each of the settings. Raises SettingsError if there are more than 10,000 trials of several settings.
+  Trials of one number and distribution stand side by side. `code` has the digests for each of the settings.
   """
-  labels, made = map(lists.text, lists.points(grid)), list[Trial]()
-  for settings, label, digests in itertools.zip_longest(grid, labels, code, fillvalue=Trial._field_defaults['code']):
-    for point in settings.grid():
-      made += [Trial(settings, point, number, digests, label) for number in range(settings.num_draws(point))]
-  valid = f'at most {lists.MOST:,}'
-  require(len(grid) < 2 or len(made) <= lists.MOST, 'the number of trials of the grid', len(made), valid)
-  made.sort(key=lambda trial: trial.number)
-  if len(grid) > 1:
-    first = dict[str, int]()
-    for trial in made:
-      first.setdefault(trial.draws_id, len(first))
-      first.setdefault(trial.id, len(first))
-    made.sort(key=lambda trial: (first[trial.draws_id], first[trial.id]))
-  return made
+  codes = code or [Trial._field_defaults['code']] * len(grid)
+  made = [
+    Trial(settings, point, number, digests, lists.text(differing))
+    for settings, digests, differing in zip(grid, codes, lists.points(grid))
+    for point in settings.grid()
+    for number in range(settings.num_draws(point))
+  ]
+  places = {point: place for place, point in enumerate(dict.fromkeys(trial.point for trial in made))}
+  return sorted(made, key=lambda trial: (trial.number, places[trial.point]))
 
 
 def chosen(text: str, count: int) -> list[int]:

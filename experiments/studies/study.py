@@ -83,7 +83,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-    results.begin(workdir, settings)
+    results.begin(workdir, [settings])
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     named, made = parts(settings), dict[str, Row]()
     for waits in (False, True):
@@ -96,7 +96,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
         if content := _read_or_made(folder / name, make, waits, workdir, reporter):
           made[name] = content
     with locks.held(workdir, 'the merge of records', reporter):
-      results.write(workdir, settings, [row for name in named for row in made[name]['records']])
+      results.write(workdir, [(settings, [row for name in named for row in made[name]['records']])])
 
   return run
 

@@ -124,8 +124,7 @@ def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
 
 def test_a_workdir_of_other_settings_says_which(tmp_path):
   """A run is compared with the first one field by field, without the fields that decide no record."""
-  results.begin(tmp_path, settings_of('smoke', seed=1))
-  results.begin(tmp_path, settings_of('smoke', seed=2))
+  results.begin(tmp_path, [settings_of('smoke', seed=1)])
   other = settings_of('smoke', num_states=(3,), time_budget=3.0, compilation_cache='')
   assert results.changed([results.config(tmp_path)], [other]) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']
 

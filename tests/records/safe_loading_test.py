@@ -87,7 +87,7 @@ def test_only_regular_files_of_a_sane_size_are_read(tmp_path, name, make):
 def test_texts_of_records_are_shown_as_they_are(tmp_path):
   """Nothing in them acts on a terminal, and none is read as a formula by the figure."""
   settings, name = settings_of('smoke', figures=('figure_3_left',)), 'p$1_$2\x1b[31m'
-  results.write(tmp_path, settings, [row | {'distribution': f'{name}-0'} for row in prompt_records()])
+  results.write(tmp_path, [(settings, [row | {'distribution': f'{name}-0'} for row in prompt_records()])])
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
   registry.EXPERIMENTS['prompt_vs_head'].show(settings, tmp_path, reporter)
   reporter.say(name)

@@ -138,7 +138,7 @@ def test_a_model_and_a_merge_are_locked_while_they_are_made(grid, tmp_path, monk
     raise pretraining.OutOfTime
 
   monkeypatch.setattr(pretraining.checkpoints, 'open_checkpoints', opened)
-  monkeypatch.setattr(sweep.results, 'write_grid', lambda *_: seen.append(locks.holder(tmp_path)))
+  monkeypatch.setattr(sweep.results, 'write', lambda *_: seen.append(locks.holder(tmp_path)))
   with pytest.raises(pretraining.OutOfTime):
     pretraining.pretrained_params(settings, None, (), jax.random.key(0), folder.pretrained_directory, QUIET)
   sweep.merge([settings], tmp_path, QUIET)
