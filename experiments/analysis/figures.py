@@ -108,69 +108,45 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   A second field has a panel for each of its values. Of sizes and methods, if there are several of both, the fewer have
   panels too, and the others lines. Of further fields the first value is shown.
   """
-  records = _with_text(statistics.with_unit(records))
-  first, *others = sorted(statistics.varied(records), key=lambda name: _as_axis(records[name]))
+  records = statistics.with_unit(records)
+  is_name = {name: name == 'seed' or records[name].dtype.kind not in 'if' for name in statistics.varied(records)}
+  first, *others = sorted(is_name, key=lambda name: (is_name[name], -records[name].nunique()))
   further = {name: records[name].iloc[0] for name in others[1:]}
   records = statistics.select(records, **further)
-  # Values without numbers stand side by side, in the order of the records.
-  values = sorted(records[first].unique()) if _is_number(records[first]) else list(records[first].unique())
-  places = values if _is_number(records[first]) else range(len(values))
-  records = records.assign(place=records[first].map(dict(zip(values, places))))
-  drawn = _panels_of(records, others[:1])
-  columns = min(len(drawn), 3)
-  figure, grid = panels(settings, columns, -(-len(drawn) // columns))
-  for axes, (title, rows, draw) in zip(grid, drawn):
-    draw(axes, rows)
-    axes.set(title=title, xlabel=first, ylabel='test accuracy (%)')
-    if _is_number(records[first]) and 0 < 20 * values[0] <= values[-1]:
+  values = records[first].unique() if is_name[first] else np.unique(records[first])
+  places = range(len(values)) if is_name[first] else values.tolist()
+  records = records.assign(
+    place=records[first].map(dict(zip(values, places))),
+    text=np.where(records['memory_size'] > 0, 'memory', 'vanilla'),
+    size=[str(Point(*point)) for point in zip(*(records[name] for name in Point._fields))],
+    line=[
+      f'{METHODS[method].label}, {_MODEL_NAMES[model]}' for method, model in zip(records['method'], records['model'])
+    ],
+    second=[f'{others[0]} = {statistics.as_text(others[0], value)}' for value in records[others[0]]] if others else '',
+  )
+  sizes, lines = (records.groupby('second')[name].nunique().max() for name in ('size', 'line'))
+  drawn = records.groupby(['second', 'size' if sizes <= lines else 'line'][: 1 + (sizes > 1)], sort=False)
+  columns = min(drawn.ngroups // (records['second'].nunique() if sizes > 1 else 1), 3)
+  figure, grid = panels(settings, columns, -(-drawn.ngroups // columns))
+  for index, (axes, (title, rows)) in enumerate(zip(grid, drawn)):
+    (_draw_methods if sizes <= lines else _draw_sizes)(axes, rows)
+    axes.set(title=', '.join(filter(None, title)), xlabel=first, ylabel='' if index % columns else 'test accuracy (%)')
+    if not is_name[first] and 0 < 20 * values[0] <= values[-1]:
       axes.set_xscale('log')
       axes.minorticks_off()
-    axes.set_xticks(places, [f'{value:g}' if _is_number(records[first]) else str(value) for value in values])
-    trim_percent_ticks(axes)
-  for axes in grid[len(drawn) :]:
+    axes.set_xticks(places, [statistics.as_text(first, value) for value in values.tolist()])
+  trim_percent_ticks(axes)
+  for axes in grid[drawn.ngroups :]:
     axes.remove()
   finish(figure, records, _counted(records), *(f'{name} = {value}' for name, value in further.items()))
   return figure
 
 
-def _is_number(column: pd.Series) -> bool:
-  """True if the values of a field are numbers; a seed is a name."""
-  return column.name != 'seed' and all(type(value) in (int, float) for value in column.tolist())
-
-
-def _as_axis(column: pd.Series) -> tuple[bool, int]:
-  """Sorts fields: the first is the best axis."""
-  return not _is_number(column), -column.nunique()
-
-
-def _panels_of(records: pd.DataFrame, second: list[str]) -> list[tuple[str, pd.DataFrame, Callable[..., None]]]:
-  """The panels of `against_fields`: the title, the records, and how these are drawn."""
-  by_value: Any = records.groupby(second[0], sort=False) if second else [('', records)]
-  by_size, by_method = [*Point._fields], ['model', 'method']
-  num_sizes = max(rows.groupby(by_size).ngroups for _, rows in by_value)
-  apart, draw = (
-    (by_size, _draw_methods) if num_sizes <= records.groupby(by_method).ngroups else (by_method, _draw_sizes)
-  )
-  found = []
-  for value, rows in by_value:
-    title = f'{second[0]} = {statistics.as_text(second[0], value)}' if second else ''
-    for key, some in rows.groupby(apart, sort=False) if num_sizes > 1 else [((), rows)]:
-      name = str(Point(*key)) if apart is by_size and key else ', '.join(_line_names(key))
-      found.append((', '.join(filter(None, [title, name])), some, draw if num_sizes > 1 else _draw_methods))
-  return found
-
-
-def _line_names(key: tuple[str, ...]) -> list[str]:
-  """The names of the model and the method of a group, the method first."""
-  return [METHODS[key[1]].label, _MODEL_NAMES[key[0]]] if key else []
-
-
 def _draw_sizes(axes: Axes, records: pd.DataFrame) -> None:
-  """A line for each distribution, of one method."""
-  points = statistics.by_point(records)
-  for index, (point, rows) in enumerate(points.items()):
-    style = dict(color=str(0.75 * index / len(points)), marker='sovD^PX*'[index % 8], linewidth=1.3)
-    draw_line(axes, _samples(rows, 'accuracy'), str(point), style)
+  """A line for each size, of one method."""
+  for index, (size, rows) in enumerate(records.groupby('size', sort=False)):
+    style = dict(color=str(0.15 * index % 0.8), marker='sovD^PX*'[index % 8])
+    draw_line(axes, _samples(rows, 'accuracy'), str(size), style)
 
 
 @styled
@@ -308,11 +284,6 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) 
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   columns = min(len(entries), 2 * side_by_side)
   figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
-
-
-def _with_text(records: pd.DataFrame) -> pd.DataFrame:
-  """The records with the kind of their `text`."""
-  return records.assign(text=np.where(records['memory_size'] > 0, 'memory', 'vanilla'))
 
 
 def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:

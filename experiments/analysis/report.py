@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval, Place
 from experiments.analysis.table import number, Table, table
+from experiments.settings import lists
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS
 
@@ -210,11 +211,12 @@ def between_values(places: Places) -> ByTitle:
   columns = [name for name, _ in next(iter(places)).values if name not in ('seed', 'distribution')]
   for column, (place, rows) in itertools.product(columns, places.items()):
     first = next(dict(one.values)[column] for one in places)
-    base = places.get(place.at(column, first), rows)
+    values = tuple({**dict(place.values), column: first}.items())
+    base = places.get(place._replace(values=values), rows)
     for (model, method), some in rows.groupby(['model', 'method'], sort=False):
       others = statistics.select(base, model=model, method=method)
       if len(others) and not set(_fits(some)) & set(_fits(others)):
-        title = f'{METHODS[method].label}, {MODEL_NAMES[model]}, less {column} = {first}'
+        title = f'{METHODS[method].label}, {MODEL_NAMES[model]}, minus {column} = {first}'
         by_title.setdefault(title, {})[place] = statistics.paired_difference(some, others)
   return by_title
 
@@ -247,7 +249,7 @@ def _difference_rows(places: Places, by_title: ByTitle, heading: str) -> Iterato
 
 def _by_kind_of_text(by_title: ByTitle, places: Places) -> ByTitle:
   """The paired contrasts with at least two sizes, each kind of text and each point of values apart."""
-  of = lambda place: (f'{text_name(place.point)} text', place.text())
+  of = lambda place: (f'{text_name(place.point)} text', lists.text(dict(place.values)))
   kinds, apart = dict.fromkeys(map(of, places)), ByTitle()
   several = [len({kind[index] for kind in kinds}) > 1 for index in range(2)]
   for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds)):

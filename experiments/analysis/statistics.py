@@ -83,14 +83,6 @@ class Place(NamedTuple):
   point: Point
   values: tuple[tuple[str, Any], ...] = ()
 
-  def text(self, besides: str = '') -> str:
-    """The values in words, besides that of one column."""
-    return ', '.join(f'{name} = {as_text(name, value)}' for name, value in self.values if name != besides)
-
-  def at(self, name: str, value: Any) -> 'Place':
-    """The place with another value in a column."""
-    return self._replace(values=tuple((one, value if one == name else own) for one, own in self.values))
-
 
 def as_text(name: str, value: Any) -> str:
   """The value of a column in words: of a given process its name."""
@@ -99,16 +91,14 @@ def as_text(name: str, value: Any) -> str:
 
 def varied(records: pd.DataFrame) -> list[str]:
   """The columns of fields of settings in which the records differ."""
-  return [name for name in _FIELDS if name in records and records[name].map(str).nunique() > 1]
+  return [name for name in _FIELDS if name in records and records[name].nunique() > 1]
 
 
 def by_values(records: pd.DataFrame) -> dict[tuple[tuple[str, Any], ...], pd.DataFrame]:
   """The records by their values in the columns of `varied`, in the order of the records."""
   names = varied(records)
-  if not names:
-    return {(): records}
-  texts = records[names].map(str).agg('\n'.join, axis=1)
-  return {tuple((name, some[name].iloc[0]) for name in names): some for _, some in records.groupby(texts, sort=False)}
+  groups = records.groupby(names, sort=False) if names else [((), records)]
+  return {tuple(zip(names, values)): some for values, some in groups}
 
 
 def by_place(records: pd.DataFrame) -> dict[Place, pd.DataFrame]:

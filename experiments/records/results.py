@@ -1,5 +1,6 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
+import collections
 from collections.abc import Sequence
 import dataclasses
 import json
