@@ -74,8 +74,10 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
 
   What a given process or corpus sets, where these differ, is no field of its own.
   """
+  if len(grid) < 2:
+    return [{} for _ in grid]
   deciding = [name for name, field in fields(type(grid[0])) if decides(name, field)]
-  values = {name: [*map(operator.attrgetter(name), grid)] for name in deciding if len(grid) > 1}
+  values = {name: [*map(operator.attrgetter(name), grid)] for name in deciding}
   differing = {name: some for name, some in values.items() if len(set(some)) > 1}
-  shown = {name: some for name, some in differing.items() if _SET_BY.get(name) not in differing}
-  return [dict(zip(shown, point)) for point in zip(*shown.values())] or [{} for _ in grid]
+  shown = [name for name in differing if _SET_BY.get(name) not in differing]
+  return [{name: values[name][index] for name in shown} for index in range(len(grid))]

@@ -50,7 +50,7 @@ class Study(NamedTuple):
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Print the tables of a workdir's records, draw their figures and print all paths; nothing without records."""
-    records = load(workdir)
+    records = load(workdir, environment=True)
     if records.empty:
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())

@@ -50,7 +50,7 @@ def test_records_are_a_frame_with_their_environment(tmp_path):
   results.write(
     tmp_path, [(_benchmark(), [{'value': value, 'cpu': 'own', 'environment': made} for value in (2.0, 1.0)])]
   )
-  records = load(str(tmp_path))
+  records = load(str(tmp_path), environment=True)
   assert list(records['value']) == [2.0, 1.0] and set(records['cpu']) == {'own'}
   assert set(records['commit']) == {there['commit']}
 
