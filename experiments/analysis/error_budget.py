@@ -158,18 +158,16 @@ def _heading_and_labels(points: Points) -> tuple[str, list[str]]:
 def tables(records: pd.DataFrame) -> dict[str, Table]:
   """A table for each way and kind of text whose stages were all run: a row for each distribution, and one for all."""
   titles, rows, tests = {}, dict[str, list[report.Row]](), list[tuple[report.Row, str, float]]()
-  ways = [(values, *complete) for values, some in statistics.by_values(records).items() for complete in _complete(some)]
-  for values, title, way, points in ways:
-    at, (name, sizes) = {of: str(value) for of, value in values}, _heading_and_labels(points)
+  for title, way, points in _complete(records):
+    name, sizes = _heading_and_labels(points)
     groups = list(zip(sizes, points.values()))
     if len(points) > 1:
       groups.append(('all', pd.concat(points.values())))
     of_way = f'budget_{way[-1][-1]}_{report.text_name(next(iter(points)))}'
     titles[of_way] = title
-    made = [at | {name: size} | _row(of_group, way) for size, of_group in groups]
-    rows.setdefault(of_way, []).extend(made)
-    tests += [(row, *largest_loss(of_group, way)) for row, (_, of_group) in zip(made, groups)]
-  # Corrected over all sizes, values and budgets together.
+    rows[of_way] = [{name: size} | _row(of_group, way) for size, of_group in groups]
+    tests += [(row, *largest_loss(of_group, way)) for row, (_, of_group) in zip(rows[of_way], groups)]
+  # Corrected over all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
     row['largest'] = loss if p_value < report.LEVEL else 'not significant'
   over = f'{statistics.trial_name(records)}s'

@@ -94,17 +94,13 @@ def varied(records: pd.DataFrame) -> list[str]:
   return [name for name in _FIELDS if name in records and records[name].nunique() > 1]
 
 
-def by_values(records: pd.DataFrame) -> dict[tuple[tuple[str, Any], ...], pd.DataFrame]:
-  """The records by their values in the columns of `varied`, in the order of the records."""
-  names = varied(records)
-  groups = records.groupby(names, sort=False) if names else [((), records)]
-  return {tuple(zip(names, values)): some for values, some in groups}
-
-
 def by_place(records: pd.DataFrame) -> dict[Place, pd.DataFrame]:
   """The records of each distribution at each point of values, in the order of the records."""
-  cells = by_values(records).items()
-  return {Place(point, values): rows for values, some in cells for point, rows in by_point(some).items()}
+  names = varied(records)
+  cells = records.groupby(names, sort=False) if names else [((), records)]
+  return {
+    Place(point, tuple(zip(names, values))): rows for values, some in cells for point, rows in by_point(some).items()
+  }
 
 
 def process(records: pd.DataFrame) -> str:

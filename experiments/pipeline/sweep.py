@@ -97,5 +97,5 @@ def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -
       runs.append((settings, [record for name, record in made.items() if name not in seen]))
       seen |= made.keys()
     if finished:
-      results.write(workdir, runs)
+      results.write(workdir, runs, results.earlier(workdir, every))
   return None if finished == total else f'{finished} of {total} trials are finished'

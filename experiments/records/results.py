@@ -24,13 +24,14 @@ _VERSION = 'schema_version'
 _OTHERS = 'others'
 
 
-def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> None:
+def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], others: Sequence[Record] = ()) -> None:
   """Replace the records of a workdir, and the settings beside them; settings that differ in a field name it in each.
 
+  `others` are settings on record to keep, without records here.
   If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
   """
   grid, path = [settings for settings, _ in runs], workdir / CONFIG_NAME
-  content = _content([*map(_as_json, grid)])
+  content = _content([*map(_as_json, grid), *others])
   if not files.has(path, content):
     files.remove(workdir / FILE_NAME)
     files.write_whole(path, content)

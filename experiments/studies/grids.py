@@ -26,10 +26,12 @@ _OF_FITS = ('budget', 'conditioning')
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
-  """The tables of the records of a grid that have rows."""
-  records = statistics.on_fresh_texts(records)
-  of_paper = mixture.tables(records) if settings.figure.paper_overlay and not statistics.varied(records) else {}
-  return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records) | of_paper
+  """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
+  records, overlay = statistics.on_fresh_texts(records), settings.figure.paper_overlay
+  whole = report.tables(records, overlay)
+  if statistics.varied(records):
+    return whole
+  return whole | error_budget.tables(records) | (mixture.tables(records) if overlay else {})
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
