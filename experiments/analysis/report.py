@@ -1,6 +1,6 @@
 """The tables of a grid of trials, only from records."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 import itertools
 import json
 import pathlib
@@ -205,24 +205,17 @@ def _differences(
 def between_values(places: Places) -> ByTitle:
   """Differences of each method on each model from the first value of a field, paired by task within an HMM.
 
-  Where a field does not decide the records there is none, and none between seeds or processes, which share no HMM.
+  A field that does not decide the records has none, nor have seeds and processes, which share no HMM.
   """
   by_title = ByTitle()
-  columns = [name for name, _ in next(iter(places)).values if name not in ('seed', 'distribution')]
-  for column, (place, rows) in itertools.product(columns, places.items()):
-    first = next(dict(one.values)[column] for one in places)
-    values = tuple({**dict(place.values), column: first}.items())
-    base = places.get(place._replace(values=values), rows)
-    for (model, method), some in rows.groupby(['model', 'method'], sort=False):
-      others = statistics.select(base, model=model, method=method)
-      if len(others) and not set(_fits(some)) & set(_fits(others)):
-        title = f'{METHODS[method].label}, {MODEL_NAMES[model]}, minus {column} = {first}'
-        by_title.setdefault(title, {})[place] = statistics.paired_difference(some, others)
-  return by_title
-
-
-def _fits(records: pd.DataFrame) -> Iterable[tuple[str, str]]:
-  return zip(records['trial_id'], records['fit_id'])
+  for column in (name for name, _ in next(iter(places)).values if name not in ('seed', 'distribution')):
+    first = next(dict(place.values)[column] for place in places)
+    values = {place: {**dict(place.values), column: first} for place in places if dict(place.values)[column] != first}
+    beside = {place: place._replace(values=tuple(at_first.items())) for place, at_first in values.items()}
+    for method, model in ((name, model) for name in METHODS for model in METHODS[name].models):
+      title = f'{{}}, {MODEL_NAMES[model]}, minus {column} = {first}'
+      by_title |= _differences(places, title, (model, model), [(method, method)], beside, statistics.paired_difference)
+  return {title: found for title, found in by_title.items() if any(one.values.any() for one in found.values())}
 
 
 def _on(model: str, records: pd.DataFrame, method: str) -> pd.DataFrame:

@@ -21,18 +21,18 @@ pytestmark = pytest.mark.slow
 
 _SMALL = (
   '--config=prompt_vs_head:smoke',
-  '--config.num_states=4',
   '--config.downstream.num_train=64',
   '--config.prompt.num_epochs=1',
   '--config.head.num_epochs=1',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
+_ONE_SIZE = '--config.num_states=4'
 _ON_BERT = ('--config.models=bert', '--config.methods=head')
 # The flags of a grid besides its lists, these, and the beginning of which phase is its end.
 _GRIDS = {
-  'prompt': ((), {'prompt.length': ('1', '2')}, ('tuning', 4)),
+  'prompt': ((_ONE_SIZE,), {'prompt.length': ('1', '2')}, ('tuning', 4)),
   'recipe': (
-    _ON_BERT,
+    (_ONE_SIZE, *_ON_BERT),
     {'pretrain.optimizer': ('adamw', 'muon'), 'pretrain.learning_rate': ('1e-3', '2e-3')},
     ('save', 4),
   ),
@@ -120,7 +120,13 @@ def test_nothing_is_computed_twice(tmp_path, monkeypatch):
   count(pretraining, 'train')
   count(downstream.tasks_lib, 'label_probs')
   monkeypatch.setattr(queue.trial_lib.tuning, 'tune', tune)
-  command = (*_SMALL, '--config.methods=head,prompt', '--config.prompt.length=1,2,3', f'--workdir={tmp_path}')
+  command = (
+    *_SMALL,
+    _ONE_SIZE,
+    '--config.methods=head,prompt',
+    '--config.prompt.length=1,2,3',
+    f'--workdir={tmp_path}',
+  )
   _finish(*command)
   assert counts == {'train': 1, 'label_probs': 1}
   assert tuned == {(model, method): n for model in ('bert', 'exact') for method, n in (('head', 1), ('prompt', 3))}
@@ -137,7 +143,13 @@ def test_nothing_is_computed_twice(tmp_path, monkeypatch):
 
 def test_a_grid_is_verified_and_its_trials_are_chosen(tmp_path):
   """Two trials one by one, the second first, leave what one run does."""
-  command = (*_SMALL, '--config.models=exact', '--config.methods=head', '--config.head.learning_rate=0.01,0.02')
+  command = (
+    *_SMALL,
+    _ONE_SIZE,
+    '--config.models=exact',
+    '--config.methods=head',
+    '--config.head.learning_rate=0.01,0.02',
+  )
   whole, pieces = tmp_path / 'whole', tmp_path / 'pieces'
   _finish(*command, f'--workdir={whole}')
   for number in (1, 0):
