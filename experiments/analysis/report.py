@@ -245,7 +245,7 @@ def _by_kind_of_text(by_title: ByTitle, places: Places) -> ByTitle:
   of = lambda place: (f'{text_name(place.point)} text', lists.text(dict(place.values)))
   kinds, apart = dict.fromkeys(map(of, places)), ByTitle()
   several = [len({kind[index] for kind in kinds}) > 1 for index in range(2)]
-  for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds)):
+  for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds, key=lambda kind: kind[0])):
     of_kind = {place: paired for place, paired in differences.items() if of(place) == kind and len(paired.values)}
     if len(of_kind) > 1:
       apart[', '.join([title, *itertools.compress(kind, several)])] = of_kind
