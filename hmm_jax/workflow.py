@@ -290,8 +290,9 @@ def tune(
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
-    data = params, tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME), taught, np.zeros(1, np.int32)
-    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, *data, 'tuning', ['the task']):
+    features = tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME)
+    examples = tuner_lib.Examples(features, taught, np.zeros(1, np.int32), ['the task'])
+    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, params, examples):
       if report and losses is not None:
         report(int(state.step), {'train_loss': float(losses[0])})
   tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)

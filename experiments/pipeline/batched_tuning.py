@@ -69,9 +69,9 @@ def train(
   """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(len(labels)))
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
-  members = [f'problem {problem}' for problem in range(len(labels))]
-  data = frozen, features, labels[:, None], np.zeros(1, np.int32)
-  states = tuner_lib.fit((keys, orders), tuner, schedule, *data, name, members, (_init, _epoch))
+  names = [f'problem {problem}, {name}' for problem in range(len(labels))]
+  examples = tuner_lib.Examples(features, labels[:, None], np.zeros(1, np.int32), names)
+  states = tuner_lib.fit((keys, orders), tuner, schedule, frozen, examples, (_init, _epoch))
   epochs = followed(states, schedule.num_epochs, name, reporter)
   fresh, _ = next(epochs)
   # Copied before it is donated to the first epoch.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import contextlib
+import dataclasses
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ def check_grid(settings: Settings) -> None:
 def check_draws(settings: Settings) -> None:
   """Raise SettingsError if something of the user's own does not serve, or no process of the grid carries a task."""
   process_of: Callable[[Trial], Distribution] = trial_lib.drawn_distribution
-  what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
+  what: tuple[str, Any] = 'hmm', dataclasses.asdict(settings.hmm)
   if settings.distribution:
     distribution = data.check_process(settings)
     process_of, what = lambda _: distribution, ('distribution', settings.distribution)

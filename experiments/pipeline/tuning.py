@@ -184,17 +184,13 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
   # Start by start, [R K].
   drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
-  states = tuner_lib.fit(
-    jax.random.split(trial.keys().tuning),
-    tuner,
-    schedule,
-    frozen=frozen.params,
+  examples = tuner_lib.Examples(
     features=_at(features, train),
     labels=np.tile(downstream.labels(tasks)[:, train], (num_starts, 1)),
     tasks=drawn_as,
-    name=name,
-    members=[f'task {task} from start {start}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))],
+    names=[f'task {task} from start {start}, {name}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))],
   )
+  states = tuner_lib.fit(jax.random.split(trial.keys().tuning), tuner, schedule, frozen.params, examples)
   *_, (state, losses) = followed(states, schedule.num_epochs, name, reporter)
   tuner, params = tuner.after_features(frozen.params)
   trained, batch_size = (tuner, state.trainable, params), settings.measure.batch_size

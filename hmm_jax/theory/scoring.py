@@ -62,14 +62,6 @@ def predict(
   return _memory_predictions(problem, prompt, finding, tokens, padded)
 
 
-def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
-  """The `token_probs` [n, L, V] of `predict` alone, which a head reads."""
-  if isinstance(problem, StateProblem):
-    return _state_predictions(problem, prompt, tokens, padded).token_probs
-  hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
-  return _memory_behind(hmm, prompt, tokens)[0]
-
-
 def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head. The theorems take the limit 0 of the softmax's `temperature`."""
   if isinstance(head, LinearHead):
@@ -79,7 +71,7 @@ def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.nd
   return _attend(head, predictions.token_probs, predictions.tokens, temperature)
 
 
-def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
+def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray) -> np.ndarray:
   """Mask [n] of sequences [n, T] with a position whose state surely lies in H*; the possible ones are R (4.3).
 
   A task on states needs none: all are True.
@@ -87,9 +79,8 @@ def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, pa
   if isinstance(problem, StateProblem):
     return np.ones(len(tokens), bool)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
-  hmm, prompt, tokens = _zero_padded(problem, no_prompt, tokens, padded)
-  _, states, _ = _memory_behind(hmm, prompt, tokens)
-  return np.asarray(recoverable_positions(problem.hmm, states[..., : problem.hmm.num_states], finding).any(-1))
+  _, states, _ = _memory_behind(problem.hmm, no_prompt, tokens)
+  return np.asarray(recoverable_positions(problem.hmm, states, finding).any(-1))
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:

@@ -113,8 +113,7 @@ def _reached(support: Supports, tokens: np.ndarray) -> list[np.ndarray]:
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
-  in_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
-  return np.asarray(_sampled(key, in_float32, count, length), np.int32)
+  return np.asarray(_sampled(key, distribution, count, length), np.int32)
 
 
 # Each size of a distribution compiles a program that draws little: optimising it costs more than it saves.

@@ -52,7 +52,7 @@ def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
   features = kind.read(outputs[:, kind.positions(P)], np.zeros((2, T), int))
   expected = outputs[:, P] @ head.weights + head.bias
   np.testing.assert_allclose(in_float64(kind.scores, head, features), expected, atol=1e-14)
-  with pytest.raises(ValueError, match='^a linear head has no attention; valid'):
+  with pytest.raises(ValueError, match='^this head has no attention; valid'):
     kind.attend(head, features)
 
 

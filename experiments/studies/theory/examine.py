@@ -167,7 +167,6 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
-  del settings
   is_assumption = records['record'] == 'assumption'
   # If no construction exists there are no numbers, and if all exist no reasons.
   constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])

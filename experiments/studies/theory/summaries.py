@@ -55,7 +55,6 @@ class _Kind(NamedTuple):
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """Verification, linear heads, prevalence."""
-  del settings
   made = {}
   for name, kind in _TABLES.items():
     rows_of_kind = records.dropna(subset=kind.field) if kind.field in records else records[:0]

@@ -39,7 +39,6 @@ _MAJORITY = {'majority_accuracy': 'majority class, %'}
 
 def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, Table]:
   """All tables; that of accuracies only if the grid's records in docs/results have these tasks."""
-  del settings
   return {
     'cells': _cell_table(records, 'separable', 'all test inputs'),
     'clear_cells': _cell_table(records, 'clear_separable', 'test inputs without near ties'),
