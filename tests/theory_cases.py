@@ -55,17 +55,12 @@ def exact_posterior(problem, hmm, tokens):
   return by_cell.sum(tuple(axis for axis in range(by_cell.ndim) if axis != problem.cell))
 
 
-def states_by_position(problem, hmm, tokens, prompt=()):
-  """P[H_i | all but token i] [H] at each position, after prompt rows, in `Fraction`s."""
-  rows = [*prompt, *rationals.likelihood_rows(hmm, tokens)]
-  probs = [rationals.state_probs(hmm, rows, place, leave_out=True) for place in range(len(prompt), len(rows))]
-  return np.array([each.reshape(-1, problem.hmm.num_states).sum(0) for each in probs])
-
-
 def in_region_by_definition(problem, hmm, states, tokens):
   """True if x can occur and some position's state surely lies in H* (4.3), tokens V at the end not counted."""
   if not exact_posterior(problem, hmm, tokens).any():
     return False
-  outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
-  length = sum(token < problem.hmm.num_tokens for token in tokens)
-  return any(not probs[outside].any() for probs in states_by_position(problem, hmm, tokens)[:length])
+  rows, num_states = rationals.likelihood_rows(hmm, tokens), problem.hmm.num_states
+  positions = range(sum(token < problem.hmm.num_tokens for token in tokens))
+  joints = (rationals.state_probs(hmm, rows, position, leave_out=True) for position in positions)
+  outside = np.setdiff1d(np.arange(num_states), states)
+  return any(not joint.reshape(-1, num_states)[:, outside].any() for joint in joints)

@@ -125,11 +125,6 @@ def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
   return float(np.sqrt(variances.sum())), float(weights.sum() ** 2 / (weights**2 / degrees).sum())
 
 
-def share_interval(count: int, total: int) -> tuple[float, float]:
-  """The 95% interval of a share, of `count` in `total` independent draws (Clopper and Pearson 1934)."""
-  return scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
-
-
 def with_unit(records: pd.DataFrame) -> pd.DataFrame:
   """The records of a whole run with the field `unit`, which numbers its independent units at each distribution.
 

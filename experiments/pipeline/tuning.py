@@ -1,6 +1,6 @@
 """Tuning one method on one frozen model for the tasks of a trial, and measuring the result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
 from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
+from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import heads, tasks as tasks_lib, tuner as tuner_lib
 
@@ -38,14 +39,13 @@ class FrozenModel(NamedTuple):
     name: one of MODELS.
     model: a MaskedLM, exact or pretrained; None for methods that need none.
     params: its parameters, on the device where tuning is to run.
-    exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, for float64 fits on the exact model;
-      other models are computed in float32.
+    distribution: of the text, whose exact G float64 fits read.
   """
 
   name: str
   model: Any
   params: Any
-  exact_probs: Callable[[np.ndarray], np.ndarray]
+  distribution: Distribution
 
 
 class Job(NamedTuple):
@@ -98,7 +98,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
     if is_exact and not chosen.has_schedule:
-      features = frozen.exact_probs(inputs)
+      features = optimal_heads.exact_probs(frozen.distribution, inputs)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -108,7 +108,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     else:
       fits = [*_trained_in_blocks(job, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
-      exact = frozen.exact_probs(inputs)
+      exact = optimal_heads.exact_probs(frozen.distribution, inputs)
       for fitted, y in zip(fits, downstream.labels(tasks)):
         fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])

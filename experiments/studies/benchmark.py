@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.table import number, Table, table
+from experiments.analysis.table import format_number, Table, table
 from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import trials
 from experiments.records.trials import TrialFolder
@@ -245,7 +245,7 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
     'contender': records['contender'],
     'seconds': seconds.map('{:.3g}'.format),
     'ratio': ['{1:.2f} ({0:.2f} to {2:.2f})'.format(*quartiles) for quartiles in ratios],
-    'of peak': [number(share, '.0%') for share in records['flops'].astype(float) / seconds / peaks],
+    'of peak': [format_number(share, '.0%') for share in records['flops'].astype(float) / seconds / peaks],
   }
   title = (
     'Median seconds; ratio to ours in each round, median (quartiles); 6 FLOPs for each parameter and token, as a share '

@@ -12,7 +12,7 @@ import scipy.special
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
 from experiments.analysis.table import share, Table, table
-from experiments.pipeline import checks, optimal_heads, pretraining, trial as trial_lib, tuning
+from experiments.pipeline import checks, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS, NONE
 from experiments.settings.trial import Trial, trials
@@ -39,10 +39,9 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
     size, inputs = settings.measure.batch_size, downstream.inputs[downstream.splits['test']]
     ideal = bayes_gap.ideal_at_mask(hmm, inputs[: settings.measure.num_inputs], batch_size=size)
     same: Row = {'num_states': trial.point.num_states, 'trial': trial.number, 'unigram_gap': unigram_gap(ideal)}
-    exact_probs = functools.partial(optimal_heads.exact_probs, hmm)
 
     def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
-      frozen = tuning.FrozenModel(name, model, params, exact_probs)
+      frozen = tuning.FrozenModel(name, model, params, hmm)
       for method in methods:
         for tuned_task in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
           of_task = {name: tuned_task.measured[name] for name in ('accuracy', 'majority_accuracy')}

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 EXACT = assumptions.Thresholds(support=0.0, rank=1e-9)
 HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
-WORDS = example_4_1.SENTENCE.lower().replace('.', ' .').split()
 RECOVERABLE = {
   'subject': ['subject noun', 'subject verb'],
   'location': ['place noun', 'ground noun'],

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 import rich.console
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, queue, sweep
@@ -90,7 +91,7 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
   _run(settings, tmp_path, 0, 1)
   before = _contents(tmp_path)
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
-  left = sweep.merge(more, tmp_path, Reporter(rich.console.Console(quiet=True)))
+  left = sweep.merge(more, tmp_path, QUIET)
   assert left == '0 of 6 trials are finished' and _contents(tmp_path) == before
   assert status.text(sweep.folders(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 

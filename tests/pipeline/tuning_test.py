@@ -50,7 +50,7 @@ def predictions(distribution, inputs):
 
 def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
-  frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
+  frozen = tuning.FrozenModel('exact', MODEL, distribution, distribution)
   trial = Trial(settings, POINT, 0)
   return tuning.tune(tuning.Job(trial, frozen, method, list(tasks), downstream), QUIET)
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.table import number, Table
+from experiments.analysis.table import format_number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
@@ -191,7 +191,7 @@ def _cell(value: Any) -> str:
   if isinstance(value, bool):
     return 'yes' if value else 'no'
   if isinstance(value, float):
-    return number(value, ',.7g')
+    return format_number(value, ',.7g')
   return textwrap.fill(_brief(value), _WIDTH)
 
 

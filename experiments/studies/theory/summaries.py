@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.analysis.statistics import Interval, mean_interval, percent_interval
-from experiments.analysis.table import median_range, number, share, Table, table
+from experiments.analysis.table import format_number, median_range, share, Table, table
 
 Cell = Callable[[pd.Series], str]
 
@@ -101,7 +101,7 @@ def _per_text(records: pd.DataFrame) -> pd.DataFrame:
 
 def _of(statistic: str, form: str) -> Cell:
   """An aggregate of the values by pandas, in a format; '' if none is known."""
-  return lambda values: number(values.agg(statistic), form)
+  return lambda values: format_number(values.agg(statistic), form)
 
 
 def _above(limit: int) -> Cell:

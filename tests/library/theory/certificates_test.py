@@ -10,8 +10,8 @@ from hmm_jax.tuning import separability
 TOLERANCE = 1e-9
 
 
-def decided(problem, length=4):
-  texts = enumeration.possible_texts(problem, length)
+def decided(problem):
+  texts = enumeration.possible_texts(problem, 4)
   texts = texts.where(texts.gaps > TOLERANCE)
   return problem, texts, certificates.decide(problem, texts, TOLERANCE)
 
