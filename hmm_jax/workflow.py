@@ -98,13 +98,11 @@ def pretrain(
 @functools.cache
 def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
   """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
-  mesh = sharding.make_mesh()
   muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
   corruption = Corruption(bert.num_tokens, **defaults.CORRUPTION)
-  train_steps = pretraining.make_train_steps(
-    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=mesh
+  return pretraining.make_programs(
+    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
-  return pretraining.make_init(bert, muon, mesh), train_steps
 
 
 class DownstreamTask(NamedTuple):

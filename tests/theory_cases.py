@@ -5,15 +5,14 @@ import functools
 import jax
 import numpy as np
 import rationals
+from theory_assumptions_cases import EXACT
 
 from experiments.studies.theory.problems import THEOREMS
 from hmm_jax.theory import families
-from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import StateProblem
 from hmm_jax.theory.theorems import Criteria
 
-EXACT = Thresholds(support=0.0, rank=1e-9)
 CRITERIA = Criteria(EXACT, tolerance=1e-9, max_nodes=10_000)
 CONDITIONING = 0.05
 FAMILIES = [(theorem.name, family) for theorem in THEOREMS for family in theorem.families]

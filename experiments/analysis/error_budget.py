@@ -48,9 +48,6 @@ WAYS: dict[str, Way] = {
   ),
 }
 
-# For each distribution, by its label, the two that `levels` returns.
-Groups = dict[str, tuple[pd.DataFrame, pd.DataFrame]]
-
 # Colour and hatch of each loss; the hatch tells them apart in grey.
 _STYLES = {
   'degeneracy': ('#000000', ''),
@@ -76,16 +73,17 @@ _HALO: list[matplotlib.patheffects.AbstractPathEffect] = [
 
 
 def levels(records: pd.DataFrame, way: Way) -> tuple[pd.DataFrame, pd.DataFrame]:
-  """Accuracies in percent, a row for each HMM: the mean over its tasks that have all stages of a way.
+  """Two frames of accuracies in percent: of the records, and with the bound on any linear head for the best head.
 
-  The columns are 100% and the stages in order. The second frame has the upper bound for any linear head in place of the
-  accuracy of the best head found.
+  A row for each HMM is the mean over its tasks that have all stages of a way. The columns are 100% and the stages in
+  order.
   """
   bound = records.assign(accuracy=records['accuracy_at_most'].fillna(records['accuracy']))
   return _levels(records, way), _levels(bound, way)
 
 
 def _levels(records: pd.DataFrame, way: Way) -> pd.DataFrame:
+  """One frame of `levels`."""
   accuracy = records.pivot(index=[*_HMM, 'task'], columns=['model', 'method'], values='accuracy')
   of_tasks = 100 * accuracy.reindex(columns=[tuple(stage) for _, *stage in way]).dropna().astype(float)
   means = of_tasks.groupby(level=_HMM).mean().set_axis(range(1, len(way) + 1), axis=1)
@@ -107,15 +105,15 @@ def _over_sizes(values: pd.Series) -> Interval:
   return statistics.stratified(of_size for _, of_size in values.groupby(level=[*Point._fields]))
 
 
-def largest_loss(way: Way, found: pd.DataFrame, bound: pd.DataFrame) -> tuple[str, float]:
+def largest_loss(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> tuple[str, float]:
   """The largest loss of the way, and the p-value that it exceeds 0 and all other losses; NaN if untestable.
 
-  The p-value is the largest of the t tests of these differences over HMMs, both in the levels `found` and in
+  The p-value is the largest of the t tests of these differences over HMMs, both in the levels `reached` and in
   `bound`, the two that `levels` returns; it is 1 if the two disagree on the largest loss. Heads
   between these two are not checked.
   """
   names, p_values = set[str](), list[float]()
-  for losses in map(_losses, (found, bound)):
+  for losses in map(_losses, (reached, bound)):
     first = losses.mean().idxmax()
     # The largest itself is compared with 0.
     differences = -losses.sub(losses[first], axis=0)
@@ -134,8 +132,13 @@ def _p_above(difference: Interval) -> float:
   return difference.p_value if difference.standard_error else 0.0
 
 
-def _budgets(records: pd.DataFrame) -> Iterator[tuple[str, str, Way, str, Groups]]:
-  """Yield table name, title, way, heading of labels and groups for each way and text whose stages were all run."""
+def _budgets(
+  records: pd.DataFrame,
+) -> Iterator[tuple[str, str, Way, str, dict[str, tuple[pd.DataFrame, pd.DataFrame]]]]:
+  """The table's name, the title, the way, the heading and `levels` by label, of each way and text that was run whole.
+
+  A label names a distribution, and the heading says by what.
+  """
   process, points = statistics.process(records), statistics.by_point(records)
   for (title, way), text in itertools.product(WAYS.items(), ('memory', 'vanilla')):
     of_text = {point: levels(rows, way) for point, rows in points.items() if report.text_name(point) == text}
@@ -177,14 +180,14 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   return {name: table(f'{whole}: {title}', rows[name]) for name, title in titles.items()}
 
 
-def _row(way: Way, found: pd.DataFrame, bound: pd.DataFrame) -> report.Row:
+def _row(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> report.Row:
   """The number of HMMs, each loss with its interval, and the accuracy at the end of the way."""
-  row = {'n': str(len(found))}
-  for (loss, model, method), interval in zip(way, lost(found)):
+  row = {'n': str(len(reached))}
+  for (loss, model, method), interval in zip(way, lost(reached)):
     row[f'{loss}\nto {METHODS[method].label}, {report.MODEL_NAMES[model]}'] = str(interval)
     if method == 'head_best':
       row['of that\nproven'] = str(lost(bound)[0])
-  return row | {'accuracy': f'{found[len(way)].mean():.1f}'}
+  return row | {'accuracy': f'{reached[len(way)].mean():.1f}'}
 
 
 @figures.styled
@@ -234,13 +237,13 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   return whole
 
 
-def _draw(axes: Axes, way: Way, found: Sequence[pd.DataFrame], bounds: Sequence[pd.DataFrame]) -> None:
+def _draw(axes: Axes, way: Way, reached: Sequence[pd.DataFrame], bounds: Sequence[pd.DataFrame]) -> None:
   """Draw the steps of each distribution side by side, from start to end; a gain is hollow."""
   width = 0.84 / len(way)
-  ends = np.array([reached.mean() for reached in found]).T
-  half_widths = np.array([[interval.half_width for interval in lost(reached)] for reached in found]).T
+  ends = np.array([of_group.mean() for of_group in reached]).T
+  half_widths = np.array([[interval.half_width for interval in lost(of_group)] for of_group in reached]).T
   for index, ((loss, _, method), half_width) in enumerate(zip(way, half_widths)):
-    at = np.arange(len(found)) + width * (index - (len(way) - 1) / 2)
+    at = np.arange(len(reached)) + width * (index - (len(way) - 1) / 2)
     start, end, (colour, hatch) = ends[index], ends[index + 1], _STYLES[loss]
     # The legend shows a loss, also where the first step is a gain.
     for gains, face, edge in ((False, colour, 'white'), (True, 'white', colour)):

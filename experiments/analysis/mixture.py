@@ -33,6 +33,8 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
 
 
 def _rows(records: pd.DataFrame) -> Iterator[report.Row]:
+  """A row for each text of the paper and |H|: the share fitted to its prompt, its head and spread, and predictions."""
+  # Pairs of mean and SD, here and below.
   plateau = _moments(select(records, method='prompt'), 'majority_accuracy')
   for text, (scale, num_tasks) in _TEXTS.items():
     head, prompt, *half_widths = (

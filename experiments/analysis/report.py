@@ -204,7 +204,7 @@ def _difference_rows(points: Points, by_title: dict[str, dict[Point, Interval]],
         'difference': str(difference),
         'p, Holm': format_number(p_value, '.2g'),
         'sizes': str(len(differences)),
-        'detectable': format_number(difference.detectable(LEVEL / len(differences)), '.1f'),
+        'detectable': format_number(difference.minimum_effect(LEVEL / len(differences)), '.1f'),
       }
 
 
@@ -242,7 +242,7 @@ def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Ite
       'n': str(len(difference.values)),
       'difference': str(difference),
       'p, Holm': format_number(p_values[0], '.2g'),
-      'detectable': format_number(difference.detectable(LEVEL / len(by_title)), '.1f'),
+      'detectable': format_number(difference.minimum_effect(LEVEL / len(by_title)), '.1f'),
       'Spearman': format_number(correlation, '.2f'),
       'p of the trend, Holm': format_number(p_values[1], '.2g'),
     }

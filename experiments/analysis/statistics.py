@@ -45,7 +45,7 @@ class Interval(NamedTuple):
       return np.nan
     return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
 
-  def detectable(self, level: float) -> float:
+  def minimum_effect(self, level: float) -> float:
     """The minimum detectable effect: the least true difference found with 80% power at `level`, given this spread.
 
     It solves P[t^2 > c^2] = 0.8 for delta, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above

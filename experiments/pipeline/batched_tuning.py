@@ -90,6 +90,7 @@ def prompted(tuner: tuner_lib.Tuner, prompts: np.ndarray, frozen: Any, inputs: n
   """Token probabilities [problems, n, V] at the [MASK] of inputs [problems, n, T] after prompts [problems, P, E]."""
   assert tuner.model is not None
   count, num_tokens = len(prompts), tuner.model.num_tokens
+  # The scores of this head are the probabilities that it reads.
   identity = np.tile(np.eye(num_tokens, dtype=np.float32), (count, 1, 1, 1))
-  reading = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
-  return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': reading}, frozen, inputs)
+  head = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
+  return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': head}, frozen, inputs)

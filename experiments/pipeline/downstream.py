@@ -64,7 +64,8 @@ def draw(
 ) -> Downstream:
   """The inputs and the tasks of a trial.
 
-  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`.
+  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`. `key` decides the texts, and
+  `key_tasks` with its number mu of a task. Only `methods` that profile attention have a concentration.
   """
   d, reads_cells = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()

@@ -115,16 +115,14 @@ def compiled(
   Callable[[State, Array, Array], tuple[State, Array]],
 ]:
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
-  optimizer = settings.gradient_transformation(num_steps)
-  train_steps = pretraining_lib.make_train_steps(
+  return pretraining_lib.make_programs(
     bert,
-    optimizer,
+    settings.gradient_transformation(num_steps),
     settings.corruption(bert.num_tokens),
     batch_size=settings.batch_size,
     steps_per_call=settings.steps_per_call,
     mesh=mesh,
   )
-  return pretraining_lib.make_init(bert, optimizer, mesh), train_steps
 
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
@@ -271,7 +269,8 @@ def train(
       is_stopping = bool(signals.all_stopping())
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
       if is_kept:
-        nan_guard.check_state(_all_finite(state), step)
+        if not _all_finite(state):
+          raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
         locks.check_held(directory)
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)

@@ -74,6 +74,7 @@ def _lease(directory: pathlib.Path) -> filelock.SoftFileLease:
 
 
 def _acquire(lease: filelock.SoftFileLease, directory: pathlib.Path) -> bool:
+  """Try to take the lock without waiting; True if this process has it now. Raises StorageError if none can be made."""
   try:
     directory.mkdir(parents=True, exist_ok=True)
     lease.acquire(blocking=False)

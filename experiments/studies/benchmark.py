@@ -89,6 +89,7 @@ def _seconds(call: Call) -> float:
 
 
 def _record(settings: BenchmarkSettings, work: str, contender: str, seconds: list[float], flops: float | None) -> Row:
+  """The record of a contender: the seconds of each round, FLOPs, devices and the versions of libraries."""
   mesh = sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
   return {
     'work': work,
@@ -128,6 +129,7 @@ def _smoother(posterior: Callable[[HMM, Array], Any], hmm: HMM, rows: Array) -> 
 
 
 def _dynamax_smoother(hmm: HMM, rows: Array) -> Call:
+  """The smoothed posteriors of dynamax, from likelihood rows [S, T, H]."""
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
   smoother = jax.vmap(hmm_smoother, (None, None, 0))
@@ -135,6 +137,7 @@ def _dynamax_smoother(hmm: HMM, rows: Array) -> Call:
 
 
 def _hmmlearn_smoother(hmm: HMM, tokens: Array) -> Call:
+  """The smoothed posteriors of hmmlearn, scaled as ours, from tokens [S, T]."""
   from hmmlearn.hmm import CategoricalHMM
 
   model = CategoricalHMM(hmm.num_states, n_features=hmm.num_tokens, implementation='scaling')
@@ -231,10 +234,6 @@ def step_flops(s: Settings) -> int:
 _PARTS: dict[str, Part] = {'smoothing': smoothing, 'sampling': sampling, 'training': training, 'trial': _trial}
 
 
-def _parts(settings: BenchmarkSettings) -> dict[str, Part]:
-  return {name: _PARTS[name] for name in settings.parts}
-
-
 def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Table]:
   """The `speed` of every contender."""
   ours, seconds = records.groupby('work')['seconds'].transform('first'), records['seconds'].map(np.median)
@@ -254,4 +253,6 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
   return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
-STUDY = Study(in_parts(_parts), _tables, check=checks.check_grid)
+STUDY = Study(
+  in_parts(lambda settings: {name: _PARTS[name] for name in settings.parts}), _tables, check=checks.check_grid
+)

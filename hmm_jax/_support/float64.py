@@ -146,6 +146,6 @@ def log_sum(log_weights: Array, axis: Any) -> Array:
   return log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
 
 
-def positive_or_one(x: Array) -> Array:
-  """x where positive, else 1: a divisor."""
-  return jnp.where(x > 0, x, 1)
+def positive_or_one(x: Any) -> Any:
+  """x where positive, else 1: a divisor. A numpy array stays one, of any type."""
+  return (np if isinstance(x, np.ndarray) else jnp).where(x > 0, x, 1)

@@ -112,9 +112,6 @@ class AttentionConstruction(NamedTuple):
     return self.weights @ self.posterior(tokens), sum(values) / len(values)
 
 
-ExactConstruction = LinearConstruction | AttentionConstruction
-
-
 def exact_posterior(problem: Any) -> Posterior:
   """A function from a text to P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M]; zeros for impossible texts.
 
@@ -134,7 +131,9 @@ def exact_posterior(problem: Any) -> Posterior:
   return cell_posterior
 
 
-def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None = None) -> ExactConstruction:
+def exact_construction(
+  problem: Any, theorem: str, prompt_bias: Fraction | None = None
+) -> LinearConstruction | AttentionConstruction:
   """The construction of a theorem's proof.
 
   Args:

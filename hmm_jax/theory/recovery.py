@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax._support.float64 import float64
+from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, reverse_lift
 from hmm_jax.theory import assumptions
@@ -94,7 +94,7 @@ def theorem_3_6(
   u = np.isin(np.arange(hmm.num_states), starts).astype(float)
   reached = A @ (u * float64(hmm.initial_probs))
   B = np.zeros((hmm.num_states, hmm.num_tokens))
-  B[essential] = (silent_probs / np.where(reached > 0, reached, 1))[essential, None] * np.linalg.pinv(W[:, essential])
+  B[essential] = (silent_probs / positive_or_one(reached))[essential, None] * np.linalg.pinv(W[:, essential])
   return {'prompt': u[None], 'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
 
 

@@ -14,7 +14,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support.float64 import widened
+from hmm_jax._support.float64 import positive_or_one, widened
 from hmm_jax.distributions.hmm import emitted_token_probs, HMM, token_likelihoods
 from hmm_jax.distributions.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
 from hmm_jax.inference.posterior import forward_backward, last_filtered
@@ -92,6 +92,7 @@ def score_gaps(scores: np.ndarray) -> np.ndarray:
 def _state_predictions(
   problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
+  """`predict` for a task on states: (MASK, x), behind the prompt if there is one."""
   hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
   silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
   inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
@@ -104,11 +105,13 @@ def _state_predictions(
 def _memory_predictions(
   problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
+  """`predict` for a task on a cell: x, behind the prompt if there is one."""
   hmm, padded_prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
   cells, loglik = _memory_of_text(hmm, tokens)
   token_probs, prompted_states, prompted_loglik = _memory_behind(hmm, padded_prompt, tokens)
   own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]
   attended = recoverable_positions(problem.hmm, own_states, finding)
+  # P[X_i = x_i | x_{-i}, prompt], 1 for a [MASK].
   after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
   mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
@@ -118,7 +121,7 @@ def _memory_predictions(
 
 
 def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
-  """The distribution, the prompt and the tokens, padded."""
+  """The distribution, the prompt and the tokens, padded if sizes are given."""
   hmm = problem.hmm
   if not padded:
     return hmm, prompt, tokens
@@ -131,7 +134,7 @@ def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
   silent, first = problem.silent_probs, problem.hmm.initial_probs
   # Both laws may depend on the memory, whose axes come before that of the state.
   u = prompt.reshape(len(prompt), *problem.hmm.memory_probs.shape, problem.hmm.num_states)
-  scales = (u * first / np.where(silent > 0, silent, 1))[u * silent * first > 0]
+  scales = (u * first / positive_or_one(silent))[u * silent * first > 0]
   return max(scales, default=1.0)
 
 
@@ -154,6 +157,7 @@ def _in_x64(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 @_in_x64
 def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array) -> tuple[Array, Array, Array, Array]:
+  """P[H_0 | x], G at the [MASK] behind the prompt, and the log-evidence of text and of prompt with text."""
   hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = forward_backward(hmm.starting_from(silent_probs), rows)
@@ -164,6 +168,7 @@ def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Arra
 
 @_in_x64
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
+  """P[M_j | x] of every cell, and the log-evidence."""
   hmm = widened(hmm)
   probs, loglik = last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
   return cell_probs(hmm, probs), loglik
@@ -171,6 +176,7 @@ def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
 
 @_in_x64
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
+  """G and P[H_i | all others] at each position, prompt first, 0 past the end; and the log-evidence."""
   (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]

@@ -137,6 +137,7 @@ class Tuner:
     return self._task_outputs(lambda _, read: read, trainable, frozen, features)
 
   def _task_outputs(self, function: Callable[..., Any], trainable: Any, frozen: Any, features: Any) -> Any:
+    """A function of the parameters and the input of each task's head."""
     if self.trains_head_alone:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features

@@ -44,7 +44,7 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   for point, found in differences.items():
     assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.num_states], 0).pvalue)
   (row, *_) = _table('differences', records)
-  assert row['detectable'] == f'{differences[Point(4)].detectable(report.LEVEL / 3):.1f}'
+  assert row['detectable'] == f'{differences[Point(4)].minimum_effect(report.LEVEL / 3):.1f}'
 
 
 def test_trends_are_over_the_hmms_of_all_sizes():

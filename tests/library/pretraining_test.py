@@ -35,9 +35,10 @@ def train_steps():
 
 
 def compiled(steps_per_call):
-  return pretraining.make_train_steps(
+  _, train_steps = pretraining.make_programs(
     BERT, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
+  return train_steps
 
 
 def placed(tree):

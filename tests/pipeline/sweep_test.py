@@ -15,7 +15,7 @@ from experiments.pipeline import pretraining, queue, sweep
 from experiments.records import environment, files, results, status, trials
 from experiments.records.trials import TunedTask
 from experiments.runtime.progress import Reporter
-from experiments.settings.trial import chosen
+from experiments.settings.trial import trial_numbers
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
 @pytest.mark.parametrize(('text', 'numbers'), [('', [*range(6)]), ('5,0,2-3,3', [0, 2, 3, 5])])
 def test_trials_are_chosen_by_number(text, numbers):
   """Numbers and ranges, each trial once and in order; nothing is all."""
-  assert chosen(text, 6) == numbers
+  assert trial_numbers(text, 6) == numbers
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):

@@ -92,6 +92,7 @@ def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
 
 
 def _examined(settings: TheorySettings, names: Record, problem: StateProblem, key: Array) -> SampledProblem:
+  """The texts of a problem without near ties, a linear head or a proof on them, and training texts drawn by `key`."""
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin

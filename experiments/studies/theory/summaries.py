@@ -69,6 +69,7 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
 
 
 def _rows(records: pd.DataFrame, kind: _Kind) -> list[dict[str, str]]:
+  """The cells of each group of records, by heading."""
   rows = []
   for names, group in records.groupby([*kind.by.values()], sort=False):
     row = {
