@@ -163,13 +163,13 @@ def _heading_and_labels(points: list[Point]) -> tuple[str, list[str]]:
 
 def tables(records: pd.DataFrame) -> dict[str, Table]:
   """A table for each way and kind of text whose stages were all run: a row for each distribution, and one for all."""
-  titles, rows, tests = {}, dict[str, list[report.Row]](), list[tuple[report.Row, str, float]]()
+  made, tests = dict[str, tuple[str, list[report.Row]]](), list[tuple[report.Row, str, float]]()
   for name, title, way, heading, groups in _budgets(records):
     if len(groups) > 1:
       groups['all'] = tuple(map(pd.concat, zip(*groups.values())))
-    titles[name] = title
-    rows[name] = [{heading: label} | _row(way, *group) for label, group in groups.items()]
-    tests += [(row, *largest_loss(way, *group)) for row, group in zip(rows[name], groups.values())]
+    rows = [{heading: label} | _row(way, *group) for label, group in groups.items()]
+    made[name] = title, rows
+    tests += [(row, *largest_loss(way, *group)) for row, group in zip(rows, groups.values())]
   # Corrected over all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
     row['largest'] = loss if p_value < report.LEVEL else 'not significant'
@@ -177,7 +177,7 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   whole = (
     f'Accuracy lost in points, mean ± half-width of the 95% interval over {over}; largest loss with p < 0.05 (Holm)'
   )
-  return {name: table(f'{whole}: {title}', rows[name]) for name, title in titles.items()}
+  return {name: table(f'{whole}: {title}', rows) for name, (title, rows) in made.items()}
 
 
 def _row(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> report.Row:

@@ -49,10 +49,6 @@ class Downstream(NamedTuple):
     """Labels [K, n] of these tasks."""
     return np.stack([self.tasks[task].labels for task in tasks])
 
-  def other_task(self, number: int) -> int:
-    """The other number of a task's pair: (0, 1), (2, 3), ..."""
-    return number ^ 1
-
 
 def draw(
   settings: Settings,

@@ -207,7 +207,8 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
 def _fit_of_task(job: Job, number: int, trained: _Trained) -> optimal_heads.Fitted:
   """The fit of one start to a task, with its head replaced if the method refits."""
   downstream, method = job.downstream, METHODS[job.method]
-  splits, labels, other_labels = downstream.splits, *downstream.labels([number, downstream.other_task(number)])
+  # Tasks are compared in pairs: (0, 1), (2, 3), ...
+  splits, labels, other_labels = downstream.splits, *downstream.labels([number, number ^ 1])
   fields = attention_profile(trained.attention, downstream) if method.profiles else {}
   fitted = optimal_heads.Fitted(trained.trainable, trained.predicted == labels, float(trained.losses), fields)
   is_other_label = trained.predicted == other_labels

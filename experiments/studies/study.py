@@ -58,8 +58,7 @@ class Study(NamedTuple):
     figures = self.figures(figures_lib.with_labels(records), settings)
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
-    reporter.say(f'records: {workdir / results.FILE_NAME}')
-    reporter.say(f'table: {workdir / "table.txt"}')
+    reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
 

@@ -34,8 +34,8 @@ class Texts(NamedTuple):
   labels: np.ndarray
   gaps: np.ndarray
 
-  def where(self, chosen: np.ndarray) -> 'Texts':
-    """Select texts by a mask or by index."""
+  def selected(self, chosen: np.ndarray) -> 'Texts':
+    """The texts of a mask or of indices."""
     return Texts(*(field[chosen] for field in self))
 
 

@@ -53,8 +53,7 @@ def finding(assumption: str, problem: Any, criteria: Criteria) -> Finding:
     case '3.1':
       return assumptions.non_degeneracy(hmm, thresholds)
     case '3.2' if isinstance(problem, StateProblem):
-      both_laws = np.stack([hmm.initial_probs, problem.silent_probs])
-      return assumptions.regularity(hmm._replace(initial_probs=both_laws), thresholds)
+      return recovery.regularity(hmm, problem.silent_probs, thresholds)
     case '3.2':
       return assumptions.regularity(hmm, thresholds)
     case '3.5':

@@ -146,7 +146,7 @@ def _agreement(result: Comparison, possible: np.ndarray, in_region: np.ndarray, 
 def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
   """Decide if one linear head on G_1 has the labels of all texts of a length that are no near tie."""
   possible = enumeration.possible_texts(problem, length)
-  clear = possible.where(possible.gaps > margin)
+  clear = possible.selected(possible.gaps > margin)
   count = len(clear.labels)
   record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
   if not count:

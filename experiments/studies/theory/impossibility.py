@@ -96,7 +96,7 @@ def _examined(settings: TheorySettings, names: Record, problem: StateProblem, ke
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin
-  near_ties, texts = texts.probs[~is_clear].sum(), texts.where(is_clear)
+  near_ties, texts = texts.probs[~is_clear].sum(), texts.selected(is_clear)
   decision = certificates.decide(problem, texts, settings.margin)
   sample = generator(key).choice(len(texts.probs), s.num_train, p=texts.probs / texts.probs.sum())
   proof = decision.proof
@@ -127,7 +127,7 @@ def _scored(sampled: SampledProblem, right: dict[str, np.ndarray]) -> Record:
 
 def _right(settings: TheorySettings, sampled: SampledProblem, tuned: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Texts that each method has right, [n], by method."""
-  texts, chosen = sampled.texts, sampled.texts.where(sampled.sample)
+  texts, chosen = sampled.texts, sampled.texts.selected(sampled.sample)
   # Logistic regression at its optimum, which training may not have reached.
   optimisation = dataclasses.asdict(settings.impossibility.converged)
   head = optimum.converged_head(chosen.features, chosen.labels, num_classes=2, **optimisation).head

@@ -12,7 +12,7 @@ TOLERANCE = 1e-9
 
 def decided(problem):
   texts = enumeration.possible_texts(problem, 4)
-  texts = texts.where(texts.gaps > TOLERANCE)
+  texts = texts.selected(texts.gaps > TOLERANCE)
   return problem, texts, certificates.decide(problem, texts, TOLERANCE)
 
 
