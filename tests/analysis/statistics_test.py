@@ -72,7 +72,7 @@ def test_unpaired_difference_is_welchs(first):
   _assert_is(statistics.unpaired_difference(attention, head), expected)
 
 
-def test_a_stratified_mean_covers_what_strata_differ_in():
+def test_a_stratified_interval_covers_although_strata_differ():
   """Over many samples of fixed sizes, 95% of intervals have the mean; one stratum gives a plain t interval."""
   rng = np.random.default_rng(0)
   covers = lambda found: abs(found.mean - (7 * 0 + 5 * 20) / 12) < found.half_width
@@ -83,7 +83,7 @@ def test_a_stratified_mean_covers_what_strata_differ_in():
 
 
 @pytest.mark.filterwarnings('error')
-def test_without_a_spread_or_three_units_there_is_only_a_mean():
+def test_fewer_than_three_units_or_no_spread_leave_only_a_mean():
   """Neither a half-width, nor a p-value, nor a difference that could be detected."""
   one, many, same = _run([0.75]), _run([0.5, 0.6, 0.7]), _run([0.25] * 3)
   paired, unpaired = statistics.paired_difference, statistics.unpaired_difference

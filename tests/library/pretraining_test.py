@@ -70,7 +70,7 @@ def run(train_steps, state, corpus, *, calls):
   return state, np.concatenate(losses)
 
 
-def test_a_state_from_anywhere_needs_no_program_of_its_own(train_steps, start, corpus):
+def test_a_state_off_the_mesh_compiles_no_second_program(train_steps, start, corpus):
   """The first state is where `init_train_state` leaves it, later ones where training keeps them."""
   state, key, counts = jax.tree.map(jnp.array, start), jax.random.key(7), []
   for _ in range(2):

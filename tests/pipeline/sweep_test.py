@@ -104,7 +104,7 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
 
 
-def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
+def test_another_environment_is_reported(tmp_path, monkeypatch):
   """For records and for a model, in one line with the old and the new value."""
   here = environment.environment(jax.devices())
   there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
@@ -123,7 +123,7 @@ def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
     assert name in line and line.endswith(difference)
 
 
-def test_a_workdir_of_other_settings_says_which(tmp_path):
+def test_settings_of_another_run_are_named_with_both_values(tmp_path):
   """A run is compared with the first one field by field, without the fields that decide no record."""
   results.begin(tmp_path, settings_of('smoke', seed=1))
   results.begin(tmp_path, settings_of('smoke', seed=2))

@@ -33,7 +33,7 @@ def test_a_process_that_is_killed_is_taken_over_at_once(tmp_path):
     assert is_held
 
 
-def test_a_holder_elsewhere_is_taken_over_after_its_lease(tmp_path, monkeypatch):
+def test_a_lease_of_another_machine_runs_out(tmp_path, monkeypatch):
   """By the clock of who waits, from the last renewal on; also one that died before it wrote its name."""
   path, clock = tmp_path / locks.NAME, [1000.0]
   path.touch()

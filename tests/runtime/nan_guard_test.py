@@ -92,7 +92,7 @@ def test_a_pretraining_that_was_taken_over_writes_no_more(train, tmp_path):
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
-def test_every_leaf_is_looked_at(value):
+def test_every_leaf_is_checked(value):
   """One number of one leaf, in half precision as well, and integers never."""
   leaf = jnp.array([1, value, 1], jnp.bfloat16)
   assert not nan_guard.all_finite({'a': np.ones((2, 3)), 'b': [leaf, np.int32(3)]})

@@ -64,7 +64,7 @@ def test_the_floats_are_the_fractions_and_posteriors_are_sums_over_paths(example
 
 
 @pytest.mark.docs
-def test_the_snippet_of_the_page_runs_and_prints_what_it_says():
+def test_the_snippet_of_the_page_prints_its_output():
   """The python block of the page, run as it stands."""
   snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE.read_text(), re.DOTALL).groups()
   out = io.StringIO()

@@ -86,7 +86,7 @@ def predicted(hmm, prompt, position, texts):
 @pytest.mark.parametrize(
   ('prompt', 'position', 'fewest'), [([[1, 0, 0]], 1, 0), ([[1, 1, 1]], 1, 3), ([[1, 3, 6]], 0, 0)]
 )
-def test_a_prompt_is_right_where_no_mask_helps(prompt, position, fewest):
+def test_a_prompt_is_right_although_no_mask_helps(prompt, position, fewest):
   """The fewest errors of thresholds on G: a blank row is no prompt, and a row may stand before or behind the [MASK]."""
   hmm = mask_examples.lumpable_past()
   follows, texts = futures(hmm, 4)
