@@ -38,7 +38,7 @@ def _rows(records: pd.DataFrame) -> Iterator[report.Row]:
   plateau = _moments(select(records, method='prompt'), 'majority_accuracy')
   for text, (scale, num_tasks) in _TEXTS.items():
     head, prompt, *half_widths = (
-      report.paper('left', name, scale, what) for what in ('mean', 'ci95') for name in ('head', 'prompt')
+      report.paper('left', name, scale, statistic) for statistic in ('mean', 'ci95') for name in ('head', 'prompt')
     )
     # Half-widths of the 95% intervals over standard errors.
     critical = scipy.stats.t.isf(0.025, num_tasks - 1)

@@ -96,15 +96,15 @@ Row = dict[str, str]
 Points = dict[Point, pd.DataFrame]
 
 
-def paper(panel: str, name: str, scale: str, what: str = 'mean') -> dict[int, float]:
-  """Accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
+def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[int, float]:
+  """The 'mean' accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
 
   Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
   """
   # `paper_v1` is compared with the first text's figure, every other scale with the later text's.
   shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
   sizes = shown['num_states' if panel == 'left' else 'memory_times_states']
-  return dict(zip(sizes, shown[name][what] or ()))
+  return dict(zip(sizes, shown[name][statistic] or ()))
 
 
 def text_name(point: Point) -> str:
@@ -325,7 +325,7 @@ def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
   rows = points[point]
   for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
     ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
-    by_size = (paper(panel, name, rows['scale'].iloc[0], what) for what in ('mean', 'ci95'))
+    by_size = (paper(panel, name, rows['scale'].iloc[0], statistic) for statistic in ('mean', 'ci95'))
     mean, half_width = (values.get(point.joint_states, np.nan) for values in by_size)
     is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
     yield {

@@ -224,6 +224,7 @@ def _at(tree: Any, index: Any) -> Any:
 
 
 def _measured(task: tasks_lib.Task, fitted: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
+  """The fields of a record that say how a head did; 'clear_accuracy' leaves out near ties, None if all are."""
   test, is_right = splits['test'], fitted.is_right
   is_clear = task.margins[test] >= _NEAR_TIE
   accuracies = {name: float(is_right[where].mean()) for name, where in splits.items()}

@@ -24,13 +24,6 @@ def assert_rounded(actual, expected):
   assert_posteriors_close(actual, expected, 3.1e-8, loglik_rtol=1.2e-7)
 
 
-def text_rows(hmm, count, length):
-  """Likelihood rows of texts of the chain, and of as many that are uniformly random."""
-  sampled = sampling.sample_corpus(jax.random.key(1), hmm, count, length)
-  uniform = np.random.default_rng(2).integers(hmm.num_tokens, size=(count, length))
-  return np.asarray(hmm.emission_matrix).T[np.concatenate([sampled, uniform])]
-
-
 @pytest.mark.parametrize('num_states', [4, 30])
 def test_text_is_rounded_float64(num_states):
   """On the paper's draws, on text of the chain and on text it all but forbids, of 129 and of 512 tokens.
@@ -39,8 +32,11 @@ def test_text_is_rounded_float64(num_states):
   """
   with compiling_fast():
     hmm = random_hmm(jax.random.key(0), num_states, 10)
+  sampled = sampling.sample_corpus(jax.random.key(1), hmm, 6, 512)
+  uniform = np.random.default_rng(2).integers(hmm.num_tokens, size=(6, 512))
+  of_texts = np.asarray(hmm.emission_matrix).T[np.concatenate([sampled, uniform])]
   observed = np.arange(512) < np.where(np.arange(12) % 2, 129, 512)[:, None]
-  rows = np.where(observed[..., None], text_rows(hmm, 6, 512), np.float32(1))
+  rows = np.where(observed[..., None], of_texts, np.float32(1))
   expected = log_space_posterior(hmm, rows)
   log_evidence = expected.marginal_loglik - np.log(np.float64(rows).max(-1)).sum(-1)
   assert (log_evidence[:6] > LEAST_LOG_EVIDENCE).all() and (log_evidence[6::2] < LEAST_LOG_EVIDENCE).all()
