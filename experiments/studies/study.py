@@ -85,6 +85,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
     results.begin(workdir, settings)
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     named, made = parts(settings), dict[str, Row]()
+    # First the parts that no other process works on, then the rest.
     for waits in (False, True):
       for index, (name, part) in enumerate(named.items()):
         if name in made:

@@ -63,12 +63,12 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   *keys, key_tuning = jax.random.split(key, 3)
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
     for kind, key_kind in zip(('sparse', 'paper'), keys):
-      for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
-        pair = _sparse(s, key_one) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key_one)
+      for number, key_hmm in enumerate(jax.random.split(key_kind, s.num_hmms)):
+        pair = _sparse(s, key_hmm) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key_hmm)
         hmm, task_weights = jax.tree.map(np.float64, pair)
         # The task is on the masked first state itself.
         sampled = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
-        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, sampled, jax.random.fold_in(key_one, 1)))
+        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, sampled, jax.random.fold_in(key_hmm, 1)))
         advance(len(drawn), f'last HMM: {drawn[-1].known["outcome"]}')
   varies = lambda sampled: sampled.known['outcome'] != 'constant'
   tuned = _tuned(s, [*filter(varies, drawn)], key_tuning, reporter)
