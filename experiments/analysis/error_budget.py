@@ -83,7 +83,7 @@ def levels(records: pd.DataFrame, way: Way) -> tuple[pd.DataFrame, pd.DataFrame]
 
 
 def _levels(records: pd.DataFrame, way: Way) -> pd.DataFrame:
-  """One frame of `levels`."""
+  """The mean accuracies in percent, a row for each HMM, a column for each stage of the way; column 0 is 100 percent."""
   accuracy = records.pivot(index=[*_HMM, 'task'], columns=['model', 'method'], values='accuracy')
   of_tasks = 100 * accuracy.reindex(columns=[tuple(stage) for _, *stage in way]).dropna().astype(float)
   means = of_tasks.groupby(level=_HMM).mean().set_axis(range(1, len(way) + 1), axis=1)

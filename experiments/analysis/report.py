@@ -280,7 +280,7 @@ def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
 
 def _name_of(point: Point, points: Points) -> Row:
   """The distribution, and its number of units."""
-  has_memory = any(point.memory_size for point in points)
+  has_memory = any(other.memory_size for other in points)
   return {
     'process': statistics.process(points[point]),
     'text': text_name(point) if has_memory else '',
@@ -321,7 +321,7 @@ def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
 
   The paper's half-width counts as 0 if it is unknown.
   """
-  panel = 'right' if any(point.memory_size for point in points) else 'left'
+  panel = 'right' if any(other.memory_size for other in points) else 'left'
   rows = points[point]
   for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
     ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')

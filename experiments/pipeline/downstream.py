@@ -85,7 +85,7 @@ def draw(
     concentration = _concentration(settings, point, distribution, inputs[splits['test']])
   return Downstream(
     inputs=inputs,
-    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **task_settings) for key in keys],
+    tasks=[tasks_lib.draw_task(key_task, state_probs, d.num_train, **task_settings) for key_task in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,

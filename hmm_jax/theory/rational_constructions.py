@@ -160,7 +160,7 @@ def _contrasts(task_weights: ArrayLike) -> np.ndarray:
 
 
 def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruction:
-  """(A.1), and the proof of Theorem 3.6."""
+  """The head of Theorem 3.3, by (A.1), or the prompt and the head of the proof of Theorem 3.6."""
   hmm, weights, silent = problem.hmm, _contrasts(problem.task_weights), fraction_rows(problem.silent_probs)
   first, A_transposed, W_transposed = map(fraction_rows, hmm)
   A, W = A_transposed.T, W_transposed.T

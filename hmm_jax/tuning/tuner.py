@@ -41,7 +41,7 @@ class Prompt:
   scale: float | None
 
   def init(self, key: Array, model: MaskedLM, frozen: Any) -> Array:
-    """A prompt [P, E]."""
+    """A prompt [P, E], drawn as `scale` says."""
     if self.scale is None:
       return model.embed(frozen, jax.random.randint(key, (self.length,), 0, model.num_tokens)).astype(jnp.float32)
     space, shape = model.prompt_space, (self.length, model.embedding_size(frozen))
