@@ -34,7 +34,7 @@ from experiments.settings import config as config_lib, help_text
 from experiments.settings.config import Flags
 from experiments.settings.fields import Ended, printable, require, SettingsError
 from experiments.settings.grid import Settings
-from experiments.settings.trial import chosen, trials
+from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 from hmm_jax._support import nan_guard
@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def _main(argv: list[str]) -> None:
+  """Print help, or run the mode; raises one of _SENTENCES."""
   flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
   workdir = pathlib.Path()
   if flags.workdir or config:
@@ -97,7 +98,8 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   settings, study = grid[0], EXPERIMENTS[grid[0].experiment]
   is_grid = settings.experiment in GRIDS
   asked = (grid, workdir) if is_grid else (settings, workdir)
-  numbers = [chosen(flags.trials, len(trials(*grid)))] if is_grid else []
+  # Only a grid of trials takes numbers.
+  numbers = [trial_numbers(flags.trials, len(trials(*grid)))] if is_grid else []
   jax_options.set_up(settings)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)

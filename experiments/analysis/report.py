@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval, Place
-from experiments.analysis.table import number, Table, table
+from experiments.analysis.table import format_number, Table, table
 from experiments.settings import lists
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS
@@ -103,15 +103,15 @@ Places = dict[Place, pd.DataFrame]
 ByTitle = dict[str, dict[Place, Interval]]
 
 
-def paper(panel: str, name: str, scale: str, what: str = 'mean') -> dict[int, float]:
-  """Accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
+def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[int, float]:
+  """The 'mean' accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
 
   Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
   """
   # `paper_v1` is compared with the first text's figure, every other scale with the later text's.
   shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
   sizes = shown['num_states' if panel == 'left' else 'memory_times_states']
-  return dict(zip(sizes, shown[name][what] or ()))
+  return dict(zip(sizes, shown[name][statistic] or ()))
 
 
 def text_name(point: Point) -> str:
@@ -142,7 +142,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'controls': [_control_row(place, places, main) for place in places if records['model'].isin(_CONTROLS).any()],
     'head_sizes': [_name_of(place, places) | cells for place, rows in places.items() if (cells := _size_cells(rows))],
     'nearest_tokens': [
-      _name_of(place, places) | {f'k = {count}': number(share, '.1f') for count, share in shares.items()}
+      _name_of(place, places) | {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
       for place, rows in places.items()
       for _, shares in changed_shares(rows).iterrows()
     ],
@@ -158,29 +158,24 @@ def contrasts(records: pd.DataFrame) -> ByTitle:
   Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
   vanilla text have no HMM in common, so they are compared by Welch's test.
   """
-  places = statistics.by_place(records)
-  itself = {place: place for place in places}
+  places, on_bert = statistics.by_place(records), ('bert', 'bert')
   with_memory = [place for place in places if place.point.memory_size]
   vanilla = {place: place._replace(point=Point(place.point.joint_states)) for place in with_memory}
-  on_bert, paired = ('bert', 'bert'), statistics.paired_difference
   return (
-    _differences(places, '{} - {}', on_bert, _PAIRED, itself, paired)
+    _differences(places, '{} - {}', on_bert, _PAIRED)
     | _differences(places, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference)
-    | _differences(places, '{} - {}, own model', ('own', 'own'), _PAIRED, itself, paired)
+    | _differences(places, '{} - {}, own model', ('own', 'own'), _PAIRED)
   )
 
 
 def further_contrasts(records: pd.DataFrame) -> ByTitle:
   """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
-  places, by_title = statistics.by_place(records), ByTitle()
-  itself = {place: place for place in places}
-  for title, models, pairs in (
-    ('{} - {}', ('bert', 'bert'), _PAIRED_BEYOND),
-    ('{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED),
-    ('{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT),
-  ):
-    by_title |= _differences(places, title, models, pairs, itself, statistics.paired_difference)
-  return by_title
+  places = statistics.by_place(records)
+  return (
+    _differences(places, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND)
+    | _differences(places, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED)
+    | _differences(places, '{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT)
+  )
 
 
 def _differences(
@@ -188,12 +183,16 @@ def _differences(
   title: str,
   models: tuple[str, str],
   pairs: Sequence[tuple[str, str]],
-  beside: dict[Place, Place],
-  difference: Callable[[pd.DataFrame, pd.DataFrame], Interval],
+  beside: dict[Place, Place] | None = None,
+  difference: Callable[[pd.DataFrame, pd.DataFrame], Interval] = statistics.paired_difference,
 ) -> ByTitle:
-  """The difference of each pair of methods, each on its model, by its title, where both sides were run."""
+  """The difference of each pair of methods, each on its model, by its title, where both sides were run.
+
+  The second method is at the place `beside` that of the first, by default at the same.
+  """
   by_title = ByTitle()
-  for (minuend, subtrahend), (place, second) in itertools.product(pairs, beside.items()):
+  seconds = {place: place for place in places} if beside is None else beside
+  for (minuend, subtrahend), (place, second) in itertools.product(pairs, seconds.items()):
     if second in places:
       both = _on(models[0], places[place], minuend), _on(models[1], places[second], subtrahend)
       if all(map(len, both)):
@@ -214,7 +213,7 @@ def between_values(places: Places) -> ByTitle:
     beside = {place: place._replace(values=tuple(at_first.items())) for place, at_first in values.items()}
     for method, model in ((name, model) for name in METHODS for model in METHODS[name].models):
       title = f'{{}}, {MODEL_NAMES[model]}, minus {column} = {first}'
-      by_title |= _differences(places, title, (model, model), [(method, method)], beside, statistics.paired_difference)
+      by_title |= _differences(places, title, (model, model), [(method, method)], beside)
   return {title: found for title, found in by_title.items() if any(one.values.any() for one in found.values())}
 
 
@@ -234,9 +233,9 @@ def _difference_rows(places: Places, by_title: ByTitle, heading: str) -> Iterato
         heading: title if place == next(iter(differences)) else '',
         **_name_of(place, places),
         'difference': str(difference),
-        'p, Holm': number(p_value, '.2g'),
+        'p, Holm': format_number(p_value, '.2g'),
         'comparisons' if place.values else 'sizes': str(len(differences)),
-        'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f'),
+        'detectable': format_number(difference.minimum_effect(LEVEL / len(differences)), '.1f'),
       }
 
 
@@ -273,10 +272,10 @@ def _trend_rows(by_title: ByTitle, heading: str) -> Iterator[Row]:
       heading: title,
       'n': str(len(difference.values)),
       'difference': str(difference),
-      'p, Holm': number(p_values[0], '.2g'),
-      'detectable': number(difference.detectable(LEVEL / len(by_title)), '.1f'),
-      'Spearman': number(correlation, '.2f'),
-      'p of the trend, Holm': number(p_values[1], '.2g'),
+      'p, Holm': format_number(p_values[0], '.2g'),
+      'detectable': format_number(difference.minimum_effect(LEVEL / len(by_title)), '.1f'),
+      'Spearman': format_number(correlation, '.2f'),
+      'p of the trend, Holm': format_number(p_values[1], '.2g'),
     }
 
 
@@ -289,7 +288,7 @@ def _control_row(place: Place, places: Places, main: Collection[str]) -> Row:
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for model in _CONTROLS:
     mean = statistics.select(rows, model=model)['kl_at_mask'].mean()
-    row[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = number(mean, '.3f')
+    row[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = format_number(mean, '.3f')
   return row
 
 
@@ -312,7 +311,7 @@ def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
 
 def _name_of(place: Place, places: Places) -> Row:
   """The distribution with the values of fields, and its number of units."""
-  has_memory, point = any(place.point.memory_size for place in places), place.point
+  has_memory, point = any(other.point.memory_size for other in places), place.point
   values = {name: statistics.as_text(name, value) for name, value in place.values if name != 'distribution'}
   return {
     'process': statistics.process(places[place]),
@@ -346,7 +345,7 @@ def _accuracy_row(place: Place, places: Places, main: Collection[str]) -> Row:
     ('excess\nMLM loss', 'bert', 'excess_mlm_loss'),
     ('KL at [MASK]\nown model', 'own', 'kl_at_mask'),
   ):
-    row[title] = number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
+    row[title] = format_number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
   return row
 
 
@@ -355,18 +354,18 @@ def _beside_paper(place: Place, places: Places) -> Iterator[Row]:
 
   The paper's half-width counts as 0 if it is unknown.
   """
-  panel, point = 'right' if any(place.point.memory_size for place in places) else 'left', place.point
+  panel, point = 'right' if any(other.point.memory_size for other in places) else 'left', place.point
   rows = places[place]
   for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
     ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
-    by_size = (paper(panel, name, rows['scale'].iloc[0], what) for what in ('mean', 'ci95'))
+    by_size = (paper(panel, name, rows['scale'].iloc[0], statistic) for statistic in ('mean', 'ci95'))
     mean, half_width = (values.get(point.joint_states, np.nan) for values in by_size)
     is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
     yield {
       'method': METHODS[method].label,
       **_name_of(place, places),
       'ours': str(ours),
-      'paper': number(mean, ''),
-      'difference': number(ours.mean - mean, '+.1f'),
+      'paper': format_number(mean, ''),
+      'difference': format_number(ours.mean - mean, '+.1f'),
       'apart': 'yes' if is_apart else 'no',
     }

@@ -11,7 +11,7 @@ import tempfile
 import jax
 import pandas as pd
 
-from experiments.analysis.table import as_text, number as format_number, Table
+from experiments.analysis.table import as_text, format_number, Table
 from experiments.own import data
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, results
@@ -21,7 +21,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
-from experiments.settings.trial import chosen, trials
+from experiments.settings.trial import trial_numbers, trials
 
 _ABSENT = 'no such field'
 
@@ -36,7 +36,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   Args:
     grid: `recorded_settings`, for which JAX is configured.
     workdir: with the files that `results.write` leaves; it is only read.
-    text: numbers of the trials, as `chosen` reads them; '' for all on record.
+    text: numbers of the trials, as `trial_numbers` reads them; '' for all on record.
     reporter: of progress and of the table.
   """
   for settings in grid:
@@ -47,7 +47,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   name_of = lambda record: json.dumps([record.get('trial_id'), *map(record.get, columns)])
   names = [json.dumps([trial.id, *values_of[trial.label]]) for trial in trials(*grid)]
   on_record = set(map(name_of, recorded))
-  numbers = [number for number in chosen(text, len(names)) if names[number] in on_record]
+  numbers = [number for number in trial_numbers(text, len(names)) if names[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     sweep.run(grid, pathlib.Path(scratch), reporter, numbers)

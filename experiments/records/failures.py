@@ -26,7 +26,7 @@ def sentence(error: BaseException) -> str:
   return (line if is_ours else f'{type(error).__name__}: {line}')[:_LONGEST]
 
 
-def caught(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
+def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
   """Write the failure of a trial to file: sentence, exit status, traceback and time.
 
   Trials of several settings may share a directory; `label` tells them apart.

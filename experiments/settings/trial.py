@@ -104,7 +104,9 @@ class Trial(NamedTuple):
     """The id of what a trial draws and measures, whatever BERT: trials of one share the records of all other models."""
     s = self.settings
     given = s.given.keys() & {'distribution'}
-    return self._asked_of(self._drawn(given, s.corpus.chunk_length, s.corpus.chunks_per_document, s.corruption()))
+    return self._asked_of(
+      self._drawn(given, s.corpus.chunk_length, s.corpus.chunks_per_document, s.pretrain.corruption(s.hmm.num_tokens))
+    )
 
   def _asked_of(self, drawn: Any) -> str:
     parts = [drawn, self.settings.measure, self.settings.downstream]
@@ -141,8 +143,8 @@ def trials(*grid: Settings, code: Sequence[Mapping[str, str]] = ()) -> list[Tria
   return sorted(made, key=lambda trial: (trial.number, places[trial.point]))
 
 
-def chosen(text: str, count: int) -> list[int]:
-  """Parse numbers below `count`, of trials, such as '0,3-5'; '' means all. Raises SettingsError."""
+def trial_numbers(text: str, count: int) -> list[int]:
+  """Parse numbers of trials below `count`, such as '0,3-5'; '' means all. Raises SettingsError."""
   numbers = set[int]()
   for part in text.split(',') if text else ():
     ends = re.fullmatch(r' *([0-9]{1,9})(?:-([0-9]{1,9}))? *', part)

@@ -10,12 +10,11 @@ import signal
 
 from conftest import compiling_fast, ROOT
 from faults.processes import Moment, Run
-import numpy as np
 import pytest
 
 from experiments import main as main_lib
 from experiments.pipeline import downstream, pretraining, queue, trial as trial_lib
-from experiments.records import load
+from experiments.records import files, load
 
 pytestmark = pytest.mark.slow
 
@@ -68,11 +67,9 @@ def _records(workdir, columns):
 
 
 def _arrays(workdir):
-  found = {}
-  for path in workdir.glob('trials/*/*.npz'):
-    with np.load(path) as arrays:
-      found |= {(path.parent.name, path.name, name): array.tobytes() for name, array in arrays.items()}
-  return found
+  """The bits of each tuned array."""
+  arrays = {path: files.read_arrays(path) for path in workdir.glob('trials/*/*.npz')}
+  return {(*path.parts[-2:], name): array.tobytes() for path, some in arrays.items() for name, array in some.items()}
 
 
 @pytest.mark.parametrize('name', _GRIDS)
