@@ -69,8 +69,9 @@ def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter
   found = []
   for content in results.earlier(workdir, grid):
     try:
-      found.append(config_lib.from_record(content, {grid[0].experiment: type(grid[0])}))
-      code.digests(found[-1])
+      settings = config_lib.from_record(content, {grid[0].experiment: type(grid[0])})
+      code.digests(settings)
+      found.append(settings)
     except SettingsError as error:
       reporter.say(f'records with other settings in {workdir} are left out: {error}')
   return found
