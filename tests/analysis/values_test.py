@@ -17,7 +17,9 @@ def _records(sizes=(4, 10, 30), **fields):
     rows = [{**row, name.replace('__', '.'): value} for row in rows for value in values]
   gain = lambda row, one: row.get('prompt.length', 0) * (0.002 + 0.0005 * one['task']) * (one['method'] == 'prompt')
   found = [
-    {**one, **row, 'accuracy': one['accuracy'] - 0.2 + gain(row, one)} for row in rows for one in prompt_records()
+    {**one, **row, 'accuracy': one['accuracy'] - 0.2 + 0.01 * row.get('seed', 0) + gain(row, one)}
+    for row in rows
+    for one in prompt_records()
   ]
   return frame([row for row in found if row['num_states'] in sizes])
 
