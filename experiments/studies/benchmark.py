@@ -102,7 +102,7 @@ def _record(settings: BenchmarkSettings, work: str, contender: str, seconds: lis
 
 
 def smoothing(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """Seconds of P[H_t | x_{1:T}] of many texts, by number of states: ours, also by `vmap`, dynamax and hmmlearn."""
+  """Seconds of P[H_t | x_{1:T}] of many texts, by the number of states: ours, also by vmap, dynamax and hmmlearn."""
   rows = list[Row]()
   for num_states in settings.num_states:
     hmm: Any = trial_lib.draw_distribution(settings, Point(num_states), key)
