@@ -18,7 +18,7 @@ import numpy as np
 
 from hmm_jax._support.arguments import check_widths
 from hmm_jax.models import sharding
-from hmm_jax.models.model import at_positions, joined, MaskedLM, Positions
+from hmm_jax.models.model import at_positions, joined, MaskedLM, Positions, Visit
 
 # BERT's epsilon; the fast variance, a difference of two means, would lose digits.
 _LayerNorm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False)
@@ -104,8 +104,10 @@ class Layer(nn.Module):
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
       scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
-      weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
-      attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
+      weights = jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype)
+      # Kept only by a caller that declares 'intermediates' mutable.
+      self.sow('intermediates', 'attention', weights)
+      attended = jnp.einsum('...nqk,...knd->...qnd', dropout(weights), value)
     attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
@@ -239,6 +241,36 @@ class BertModel(MaskedLM):
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self._apply(Bert.encode, params, embeddings, positions=positions)
+
+  def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
+    """Override: 'embeddings' with positions, normalised, then 'layer_1' to the last, each after its last LayerNorm."""
+    model, params = self._unrolled(params)
+    names = {'embedding_dropout': 'embeddings'}
+    names |= {f'layers_{number}': f'layer_{number + 1}' for number in range(self.bert.num_layers)}
+
+    def visiting(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+      output, name = call(*args, **kwargs), names.get(context.module.name or '')
+      return visit(name, output) if name else output
+
+    with nn.intercept_methods(visiting):
+      hidden = model.represent(params, embeddings)
+    return model._decode(params, at_positions(hidden, positions))
+
+  def attention_patterns(self, params: Any, embeddings: Array) -> Array:
+    model, params = self._unrolled(params)
+    _, state = model.bert.apply({'params': params}, embeddings, method=Bert.encode, mutable='intermediates')
+    layers = (state['intermediates'][f'layers_{number}'] for number in range(self.bert.num_layers))
+    return jnp.stack([layer['attention'][0] for layer in layers], axis=-4)
+
+  def _unrolled(self, params: Any) -> tuple['BertModel', Any]:
+    """The same function with a module of its own, and weights of attention, for each layer."""
+    bert = self.bert.clone(scan_layers=False, attention='xla')
+    if self.bert.scan_layers:
+      others = {name: leaves for name, leaves in params.items() if name not in ('scanned', 'last')}
+      layer = lambda number: jax.tree.map(lambda leaf: leaf[number], params['scanned'])
+      layers = [*map(layer, range(bert.num_layers - 1)), params['last']]
+      params = others | {f'layers_{number}': layer for number, layer in enumerate(layers)}
+    return BertModel(bert), params
 
   def _decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])

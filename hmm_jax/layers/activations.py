@@ -1,0 +1,192 @@
+"""A model's activations by layer, its attention, and its predictions with activations replaced."""
+
+from collections.abc import Callable, Mapping, Sequence
+import functools
+from typing import Any
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax._support import arguments, float64
+from hmm_jax._support.blocks import even_size, in_blocks
+from hmm_jax.models.model import joined, MaskedLM, Positions
+
+# Most numbers that the device returns at a time.
+_ENTRIES = 2**24
+
+
+@arguments.converted
+def activations(
+  model: MaskedLM,
+  params: Any,
+  tokens: Array | np.ndarray,
+  layers: Sequence[str] | None = None,
+  *,
+  prompt: Array | np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+  """The activations of a model by name, each [..., L, D] at every position of tokens [..., T]; L = P + T.
+
+  A BERT has 'embeddings', then 'layer_1' to the last: its residual stream. It is a post-LN encoder (Devlin et al.
+  2019): x <- LN(x + attention(x)), x <- LN(x + FFN(x)), so that each is normalised and equals Hugging Face's
+  `hidden_states` in their order. The exact model has 'beliefs', P[H_i | X_{-i}]. Your own has those of its
+  `predict_visiting`, by default 'representation'.
+
+  Args:
+    model: any `MaskedLM`.
+    params: its parameters.
+    tokens: [MASK] is V.
+    layers: the names to return; None for all.
+    prompt: [P, E], rows before the embeddings of each text.
+
+  Returns:
+    Numpy arrays, float64 for a float64 distribution. The device computes them in blocks of texts.
+
+  Raises:
+    ValueError: a token or a name does not exist, or shapes do not fit.
+
+  >>> import hmm_jax as hj
+  >>> hmm, tokens = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), np.array([[4, 1, 2], [0, 4, 2]])
+  >>> {name: values.shape for name, values in activations(hj.ExactModel(num_tokens=4), hmm, tokens).items()}
+  {'beliefs': (2, 3, 3)}
+  """
+  shapes = _shapes(model, params, tokens, prompt)
+  kept = tuple(shapes if layers is None else layers)
+  _check_names('layers', kept, shapes)
+  entries = sum(np.prod(shapes[name], dtype=int) for name in kept)
+  return _by_text(lambda block: _activations(model, params, block, prompt, kept), tokens, int(entries))
+
+
+@arguments.converted
+def attention_patterns(model: MaskedLM, params: Any, tokens: Array | np.ndarray) -> np.ndarray:
+  """Attention weights [..., layers, heads, T, T] of tokens [..., T]: the last axis is attended to and sums to 1.
+
+  Numpy, computed in blocks of texts. Raises ValueError for a token that does not exist and a model without attention.
+
+  >>> import hmm_jax as hj
+  >>> bert = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=5, dropout_rate=0.0)
+  >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
+  >>> attention_patterns(hj.BertModel(bert), params, np.array([4, 1, 2, 3, 0])).shape
+  (1, 2, 5, 5)
+  """
+  _check(model, params, tokens)
+  of_text = jax.eval_shape(functools.partial(_attention, model), params, tokens.reshape(-1, tokens.shape[-1])[0])
+  return _by_text(lambda block: _attention(model, params, block), tokens, of_text.size)
+
+
+@arguments.converted
+def with_activations(
+  model: MaskedLM,
+  params: Any,
+  tokens: Array | np.ndarray,
+  replace: Mapping[str, Any],
+  *,
+  positions: Positions = None,
+  prompt: Array | np.ndarray | None = None,
+) -> Array:
+  """Predictions [..., Q, V] at `positions` of tokens [..., T], with activations replaced (activation patching).
+
+  All texts are computed at once. On the exact model 'beliefs' b are replaced, and the prediction is b @ the emission
+  matrix: what a model whose belief is b should predict.
+
+  Args:
+    model: any `MaskedLM`; one without its own `predict_visiting` refuses a replacement.
+    params: its parameters.
+    tokens: [MASK] is V.
+    replace: by names as in `activations`, an array whose shape broadcasts to the activation's [..., L, D], or a
+      function from the activation to one of that shape. A function is traced; pass the same object to compile once.
+    positions: those to read, of L; None for all.
+    prompt: [P, E], rows before the embeddings of each text.
+
+  Raises:
+    ValueError: a token, a position or a name does not exist, or shapes do not fit.
+
+  Source: Vig et al. 2020, "Investigating gender bias in language models using causal mediation analysis".
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
+  >>> swapped = with_activations(model, hmm, np.array([4, 1, 2]), {'beliefs': np.eye(3)[1]}, positions=np.array([0]))
+  >>> bool(np.allclose(swapped[0], hmm.emission_matrix[1]))
+  True
+  """
+  shapes = _shapes(model, params, tokens, prompt)
+  _check_names('replace', replace, shapes)
+  arguments.check_ids('positions', positions, next(iter(shapes.values()))[-2])
+  functions = tuple((name, new) for name, new in replace.items() if callable(new))
+  arrays = {name: arguments.array(f'replace[{name!r}]', new) for name, new in replace.items() if not callable(new)}
+  return _patched(model, params, tokens, prompt, arrays, positions, functions)
+
+
+@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers'))
+def _activations(model: MaskedLM, params: Any, tokens: Any, prompt: Any, layers: Sequence[str]) -> dict[str, Array]:
+  kept = {}
+
+  def keep(name: str, activation: Array) -> Array:
+    if name in layers:
+      kept[name] = activation
+    return activation
+
+  model.predict_visiting(params, _embedded(model, params, tokens, prompt), keep)
+  return kept
+
+
+@functools.partial(float64.jit, static_argnames='model')
+def _attention(model: MaskedLM, params: Any, tokens: Any) -> Array:
+  return model.attention_patterns(params, model.embed(params, tokens))
+
+
+@functools.partial(float64.jit, static_argnames=('model', 'functions'))
+def _patched(
+  model: MaskedLM, params: Any, tokens: Any, prompt: Any, arrays: Any, positions: Positions, functions: Any
+) -> Array:
+  by_name = arrays | dict(functions)
+
+  def replaced(name: str, activation: Array) -> Array:
+    new = by_name.get(name, activation)
+    new = new(activation) if callable(new) else new
+    if new is activation:
+      return activation
+    try:
+      return jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
+    except ValueError:
+      raise ValueError(f'replace[{name!r}] has shape {np.shape(new)}; valid is {activation.shape}')
+
+  return model.predict_visiting(params, _embedded(model, params, tokens, prompt), replaced, positions)
+
+
+def _embedded(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> Array:
+  embeddings = model.embed(params, tokens)
+  return embeddings if prompt is None else joined([prompt, embeddings])
+
+
+def _check(model: MaskedLM, params: Any, tokens: Any) -> None:
+  arguments.check_ids('tokens', tokens, model.num_tokens + 1)
+  arguments.check_vocabulary(model, params)
+
+
+def _shapes(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> dict[str, tuple[int, ...]]:
+  """The shape [L, D] of each activation of one text, after the arguments are checked."""
+  _check(model, params, tokens)
+  shapes = {}
+
+  def note(name: str, activation: Array) -> Array:
+    shapes[name] = activation.shape
+    return activation
+
+  text = tokens.reshape(-1, tokens.shape[-1])[0]
+  embed = functools.partial(_embedded, model)
+  jax.eval_shape(lambda params, *text: model.predict_visiting(params, embed(params, *text), note), params, text, prompt)
+  return shapes
+
+
+def _check_names(argument: str, names: Any, valid: Any) -> None:
+  if wrong := [name for name in names if name not in valid]:
+    raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, valid))}')
+
+
+def _by_text(function: Callable[[Any], Any], tokens: Any, entries: int) -> Any:
+  """`function` of tokens [..., T], in blocks of texts that return `entries` numbers each."""
+  texts = np.asarray(tokens).reshape(-1, tokens.shape[-1])
+  results = in_blocks(function, texts, even_size(len(texts), entries, _ENTRIES))
+  return jax.tree.map(lambda x: x.reshape(*tokens.shape[:-1], *x.shape[1:]), results)
