@@ -13,8 +13,8 @@ from hmm_jax._support import arguments, float64
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax.models.model import joined, MaskedLM, Positions
 
-# Most numbers that the device returns at a time.
-_ENTRIES = 2**24
+# Most tokens that the device reads at a time.
+_TOKENS = 2**14
 
 
 @arguments.converted
@@ -51,11 +51,13 @@ def activations(
   >>> {name: values.shape for name, values in activations(hj.ExactModel(num_tokens=4), hmm, tokens).items()}
   {'beliefs': (2, 3, 3)}
   """
-  shapes = _shapes(model, params, tokens, prompt)
-  kept = tuple(shapes if layers is None else layers)
-  _check_names('layers', kept, shapes)
-  entries = sum(np.prod(shapes[name], dtype=int) for name in kept)
-  return _by_text(lambda block: _activations(model, params, block, prompt, kept), tokens, int(entries))
+
+  def of_block(texts: np.ndarray) -> dict[str, Array]:
+    _, found = _visited(model, params, texts, prompt)
+    _check_names('layers', layers or (), found)
+    return {name: found[name] for name in layers or found}
+
+  return _by_text(model, params, tokens, of_block)
 
 
 @arguments.converted
@@ -70,9 +72,7 @@ def attention_patterns(model: MaskedLM, params: Any, tokens: Array | np.ndarray)
   >>> attention_patterns(hj.BertModel(bert), params, np.array([4, 1, 2, 3, 0])).shape
   (1, 2, 5, 5)
   """
-  _check(model, params, tokens)
-  of_text = jax.eval_shape(functools.partial(_attention, model), params, tokens.reshape(-1, tokens.shape[-1])[0])
-  return _by_text(lambda block: _attention(model, params, block), tokens, of_text.size)
+  return _by_text(model, params, tokens, lambda texts: _attention(model, params, texts))
 
 
 @arguments.converted
@@ -110,25 +110,40 @@ def with_activations(
   >>> bool(np.allclose(swapped[0], hmm.emission_matrix[1]))
   True
   """
-  shapes = _shapes(model, params, tokens, prompt)
-  _check_names('replace', replace, shapes)
-  arguments.check_ids('positions', positions, next(iter(shapes.values()))[-2])
+  _check(model, params, tokens)
+  arguments.check_ids('positions', positions, tokens.shape[-1] + (0 if prompt is None else len(prompt)))
   functions = tuple((name, new) for name, new in replace.items() if callable(new))
-  arrays = {name: arguments.array(f'replace[{name!r}]', new) for name, new in replace.items() if not callable(new)}
-  return _patched(model, params, tokens, prompt, arrays, positions, functions)
+  arrays = {name: new for name, new in replace.items() if not callable(new)}
+  return _visited(model, params, tokens, prompt, arrays, positions, functions)[0]
 
 
-@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers'))
-def _activations(model: MaskedLM, params: Any, tokens: Any, prompt: Any, layers: Sequence[str]) -> dict[str, Array]:
-  kept = {}
+@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'functions'))
+def _visited(
+  model: MaskedLM,
+  params: Any,
+  tokens: Any,
+  prompt: Any,
+  arrays: Any = {},  # noqa: B006
+  positions: Positions = None,
+  functions: Any = (),
+) -> tuple[Array, dict[str, Array]]:
+  """Predictions, and all activations as they were before they were replaced."""
+  found, replace = {}, arrays | dict(functions)
 
-  def keep(name: str, activation: Array) -> Array:
-    if name in layers:
-      kept[name] = activation
-    return activation
+  def visit(name: str, activation: Array) -> Array:
+    found[name] = activation
+    if name not in replace:
+      return activation
+    new = replace[name](activation) if callable(replace[name]) else replace[name]
+    if np.broadcast_shapes(jnp.shape(new), activation.shape) != activation.shape:
+      raise ValueError(f'replace[{name!r}] has shape {jnp.shape(new)}; valid is {activation.shape}')
+    return new if new is activation else jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
 
-  model.predict_visiting(params, _embedded(model, params, tokens, prompt), keep)
-  return kept
+  embeddings = model.embed(params, tokens)
+  embeddings = embeddings if prompt is None else joined([prompt, embeddings])
+  predictions = model.predict_visiting(params, embeddings, visit, positions)
+  _check_names('replace', replace, found)
+  return predictions, found
 
 
 @functools.partial(float64.jit, static_argnames='model')
@@ -136,57 +151,19 @@ def _attention(model: MaskedLM, params: Any, tokens: Any) -> Array:
   return model.attention_patterns(params, model.embed(params, tokens))
 
 
-@functools.partial(float64.jit, static_argnames=('model', 'functions'))
-def _patched(
-  model: MaskedLM, params: Any, tokens: Any, prompt: Any, arrays: Any, positions: Positions, functions: Any
-) -> Array:
-  by_name = arrays | dict(functions)
-
-  def replaced(name: str, activation: Array) -> Array:
-    new = by_name.get(name, activation)
-    new = new(activation) if callable(new) else new
-    if new is activation:
-      return activation
-    try:
-      return jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
-    except ValueError:
-      raise ValueError(f'replace[{name!r}] has shape {np.shape(new)}; valid is {activation.shape}')
-
-  return model.predict_visiting(params, _embedded(model, params, tokens, prompt), replaced, positions)
-
-
-def _embedded(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> Array:
-  embeddings = model.embed(params, tokens)
-  return embeddings if prompt is None else joined([prompt, embeddings])
-
-
 def _check(model: MaskedLM, params: Any, tokens: Any) -> None:
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
   arguments.check_vocabulary(model, params)
 
 
-def _shapes(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> dict[str, tuple[int, ...]]:
-  """The shape [L, D] of each activation of one text, after the arguments are checked."""
+def _check_names(argument: str, names: Any, found: Any) -> None:
+  if wrong := [name for name in names if name not in found]:
+    raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, found))}')
+
+
+def _by_text(model: MaskedLM, params: Any, tokens: Any, function: Callable[[Any], Any]) -> Any:
+  """`function` of tokens [..., T] in blocks of texts."""
   _check(model, params, tokens)
-  shapes = {}
-
-  def note(name: str, activation: Array) -> Array:
-    shapes[name] = activation.shape
-    return activation
-
-  text = tokens.reshape(-1, tokens.shape[-1])[0]
-  embed = functools.partial(_embedded, model)
-  jax.eval_shape(lambda params, *text: model.predict_visiting(params, embed(params, *text), note), params, text, prompt)
-  return shapes
-
-
-def _check_names(argument: str, names: Any, valid: Any) -> None:
-  if wrong := [name for name in names if name not in valid]:
-    raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, valid))}')
-
-
-def _by_text(function: Callable[[Any], Any], tokens: Any, entries: int) -> Any:
-  """`function` of tokens [..., T], in blocks of texts that return `entries` numbers each."""
   texts = np.asarray(tokens).reshape(-1, tokens.shape[-1])
-  results = in_blocks(function, texts, even_size(len(texts), entries, _ENTRIES))
+  results = in_blocks(function, texts, even_size(*texts.shape, _TOKENS))
   return jax.tree.map(lambda x: x.reshape(*tokens.shape[:-1], *x.shape[1:]), results)

@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.stats
 
-from hmm_jax._support import arguments
+from hmm_jax._support.arguments import converted
 
-# Okabe and Ito's colours; neighbours differ in marker and dash too, for print in grey.
-_LINES = [('#0072B2', 'o', '-'), ('#E69F00', 's', '--'), ('#009E73', '^', '-.'), ('#D55E00', 'D', ':')]
-_BANDS = [('#000000', '-'), ('#AA4499', '--'), ('#56B4E9', '-.'), ('#999999', ':')]
+_CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+# Markers and dashes, so that lines differ in print without colour.
+_MARKERS, _DASHES = 'os^Dv', ('-', '--', '-.', ':', '-')
 
 
+@converted
 def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None) -> Any:
   """Draw laws of three states as points of a triangle whose corners are the states; return the axes.
 
@@ -28,26 +29,17 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
     ValueError: a shape is wrong.
 
   >>> import matplotlib; matplotlib.use('agg')
-  >>> ax = simplex(np.eye(3))
-  >>> ax.collections[0].get_offsets().round(2).tolist()
+  >>> simplex(np.eye(3)).collections[0].get_offsets().round(2).tolist()
   [[0.0, 0.0], [1.0, 0.0], [0.5, 0.87]]
   """
-  beliefs = np.asarray(arguments.array('beliefs', beliefs))
+  beliefs, colours = np.asarray(beliefs), np.asarray(beliefs if values is None else values)
   if beliefs.ndim != 2 or beliefs.shape[1] != 3:
     raise ValueError(f'beliefs have shape {beliefs.shape}; valid is [n, 3], of three states')
-  colours = beliefs if values is None else np.asarray(arguments.array('values', values))
-  if colours.shape not in (beliefs.shape, beliefs.shape[:1]):
-    raise ValueError(f'values have shape {colours.shape}; valid is {beliefs.shape[:1]} or {beliefs.shape}')
-  if colours.ndim == 2:
-    colours = np.clip(colours, 0, 1)
-  ax = ax or _new_axes(figsize=(4, 4))
-  corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
-  ax.scatter(*(beliefs @ corners).T, c=colours, s=3, cmap='cividis', linewidths=0, zorder=2)
-  ax.plot(*corners[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8, zorder=1)
-  for state, corner in enumerate(corners):
-    ax.text(*(corner + 0.07 * (corner - corners.mean(0))), str(state), ha='center', va='center')
-  ax.set_aspect('equal')
+  ax = ax or _new_axes()
+  ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8)
+  ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)
   ax.axis('off')
+  ax.set_aspect('equal')
   return ax
 
 
@@ -61,35 +53,31 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
 
   >>> import matplotlib; matplotlib.use('agg')
   >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': [0.8, 0.9]}, 'untrained': {'layer_1': 0.2}, 'window': 0.3})
-  >>> [text.get_text() for text in ax.get_legend().get_texts()]
+  >>> sorted(text.get_text() for text in ax.get_legend().get_texts())
   ['trained', 'untrained', 'window']
   """
-  ax = ax or _new_axes(figsize=(5, 3.5))
-  models = {name: by_layer for name, by_layer in table.items() if isinstance(by_layer, Mapping)}
-  names = list(dict.fromkeys(layer for by_layer in models.values() for layer in by_layer))
-  for number, (name, by_layer) in enumerate(models.items()):
-    colour, marker, dash = _LINES[number % len(_LINES)]
-    means, halves = np.transpose([_mean_and_half(values) for values in by_layer.values()])
-    places = [names.index(layer) for layer in by_layer]
-    ax.errorbar(places, means, halves, label=name, color=colour, marker=marker, linestyle=dash, capsize=2.5)
-  for number, name in enumerate(name for name in table if name not in models):
-    colour, dash = _BANDS[number % len(_BANDS)]
-    mean, half = _mean_and_half(table[name])
-    ax.axhline(mean, label=name, color=colour, linestyle=dash, linewidth=1)
-    ax.axhspan(mean - half, mean + half, color=colour, alpha=0.12, linewidth=0)
-  ax.set_xticks(range(len(names)), [name.replace('_', ' ') for name in names])
-  ax.legend(frameon=False)
+  ax = ax or _new_axes()
+  for number, (name, values) in enumerate(table.items()):
+    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 5])
+    if isinstance(values, Mapping):
+      means, halves = zip(*map(_mean_and_half, values.values()))
+      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 5], **style)
+    else:
+      mean, half = _mean_and_half(values)
+      ax.axhline(mean, **style)
+      ax.axhspan(mean - half, mean + half, color=style['color'], alpha=0.15)
+  ax.legend()
   return ax
 
 
-def _new_axes(**options: Any) -> Any:
+def _new_axes() -> Any:
   import matplotlib.pyplot as plt
 
-  return plt.subplots(**options, layout='constrained')[1]
+  return plt.subplots()[1]
 
 
 def _mean_and_half(values: ArrayLike) -> tuple[float, float]:
   """The mean and half of its 95% t interval, 0 for a single value."""
-  values = np.ravel(np.asarray(values, np.float64))
-  half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, len(values) - 1) if len(values) > 1 else 0.0
-  return float(values.mean()), float(half)
+  count = np.size(values)
+  half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, count - 1) if count > 1 else 0.0
+  return float(np.mean(values)), float(half)

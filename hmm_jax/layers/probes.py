@@ -1,7 +1,8 @@
 """Probes: maps from features to targets such as beliefs, fitted to some texts and scored on others, in float64."""
 
 from collections.abc import Callable, Iterator, Sequence
-import dataclasses
+import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -15,70 +16,34 @@ from hmm_jax._support import arguments
 from hmm_jax.tuning.optimum import principal_directions
 from hmm_jax.tuning.token_readers import table_means
 
-# Ridges, as shares of the mean variance of a feature, and priors of a table, in texts: from strong to weak.
+# Ridges, as shares of the mean variance of a coordinate, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
 _PRIORS = 10.0 ** np.arange(1, -4, -1)
 _MINIMISER = dict(maxiter=1000, maxfun=2000, ftol=1e-12, gtol=1e-7)
 
 
-@dataclasses.dataclass(frozen=True)
-class Affine:
-  """The map x -> x weights + bias of features [..., F] to [..., C].
-
-  >>> Affine(np.eye(2), np.array([0.0, 1.0]))([1.0, 1.0]).tolist()
-  [1.0, 2.0]
-  """
-
-  weights: np.ndarray
-  bias: np.ndarray
-
-  def __call__(self, features: ArrayLike) -> np.ndarray:
-    return np.asarray(features, np.float64) @ self.weights + self.bias
-
-
-class Softmax(Affine):
-  """The map x -> softmax(x weights + bias).
-
-  >>> Softmax(np.eye(2), np.zeros(2))([1.0, 1.0]).tolist()
-  [0.5, 0.5]
-  """
-
-  def __call__(self, features: ArrayLike) -> np.ndarray:
-    return scipy.special.softmax(super().__call__(features), axis=-1)
-
-
-class Table(NamedTuple):
-  """The map of `hmm_jax.tuning.token_readers.table_means` from tokens [m, K] to laws [m, C].
-
-  >>> Table(np.array([[0], [1]]), np.eye(2), prior=0.0)([[1], [2]]).tolist()
-  [[0.0, 1.0], [0.5, 0.5]]
-  """
-
-  tokens: np.ndarray
-  targets: np.ndarray
-  prior: float
-
-  def __call__(self, tokens: ArrayLike) -> np.ndarray:
-    return table_means(self.tokens, self.targets, np.asarray(tokens), prior=self.prior)
-
-
 class Probe(NamedTuple):
-  """A fitted probe and its scores on the test texts, with y a target and p the map's value there.
+  """A fitted probe, a function of features, and its scores on the test texts, y a target and p the probe's value.
 
   Attributes:
-    map: the fitted map, `Affine`, `Softmax` or `Table`; call it on features.
+    kind: 'affine', x W + b; 'softmax', softmax(x W + b); or 'table', `hmm_jax.tuning.token_readers.table_means`.
+    fitted: W [F, C] and b [C]; of a table its training tokens, their targets and the prior.
     r_squared: 1 - sum |y - p|^2 / sum |y - mean y|^2, over all rows and components; at most 1, 0 for the test mean.
     kl: the mean of KL(y || p) in nats; NaN for an affine map, whose values are no probabilities.
-    strength: the penalty chosen on the validation texts: a ridge, or a table's prior.
+    penalty: chosen on the validation texts: the ridge, or a table's prior.
 
-  >>> Probe(Affine(np.eye(2), np.zeros(2)), r_squared=1.0, kl=np.nan, strength=1e-12).map([0.5, 0.5]).tolist()
-  [0.5, 0.5]
+  >>> Probe('affine', (np.eye(2), np.array([0.0, 1.0])), r_squared=1.0, kl=np.nan, penalty=1e-12)([[1.0, 1.0]]).tolist()
+  [[1.0, 2.0]]
   """
 
-  map: Any
+  kind: str
+  fitted: tuple[Any, ...]
   r_squared: float
   kl: float
-  strength: float
+  penalty: float
+
+  def __call__(self, features: ArrayLike) -> np.ndarray:
+    return _VALUES[self.kind](np.asarray(features), *self.fitted)
 
 
 @arguments.converted
@@ -118,125 +83,109 @@ def probe(
   Hewitt and Liang 2019, "Designing and interpreting probes with control tasks".
 
   >>> features = np.random.default_rng(0).normal(size=(50, 3))
-  >>> probe(features, features @ np.ones((3, 2)) + 1, jax.random.key(0)).map.bias.round(6).tolist()
+  >>> probe(features, features @ np.ones((3, 2)) + 1, jax.random.key(0)).fitted[1].round(6).tolist()
   [1.0, 1.0]
   """
   features, targets = np.asarray(features), np.asarray(targets, np.float64)
-  where = np.ones(targets.shape[:-1], bool) if where is None else np.asarray(where, bool)
-  _check(features, targets, where, kind)
+  where = np.ones(targets.shape[:-1], bool) if where is None else np.asarray(where)
+  _check(features, targets, kind)
   key_split, key_shuffle = jax.random.split(key)
   if shuffled:
-    order = np.asarray(jax.random.permutation(key_shuffle, int(where.sum())))
+    order = jax.random.permutation(key_shuffle, int(where.sum()))
     targets = targets.copy()
-    targets[where] = targets[where][order]
+    targets[where] = targets[where][np.asarray(order)]
   train, validation, test = (
-    (_plain(features[texts][where[texts]], kind), targets[texts][where[texts]])
-    for texts in _split(key_split, len(features), splits)
+    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, len(features), splits)
   )
-  loss = _mean_square if kind == 'affine' else _mean_kl
-  candidates = ((loss(fitted, *validation), fitted, strength) for fitted, strength in _FITS[kind](*train))
-  least, fitted, strength = next(candidates)
+  values, loss = _VALUES[kind], _mean_square if kind == 'affine' else _mean_kl
+  candidates = (
+    (loss(validation[1], values(validation[0], *fitted)), fitted, penalty) for fitted, penalty in _FITS[kind](*train)
+  )
+  least, fitted, penalty = next(candidates)
   for candidate in candidates:
     if not candidate[0] < least:
       break
-    least, fitted, strength = candidate
-  variance = np.square(test[1] - test[1].mean(0)).sum(-1).mean()
-  r_squared = 1 - _mean_square(fitted, *test) / variance if variance else np.nan
-  return Probe(fitted, float(r_squared), np.nan if kind == 'affine' else _mean_kl(fitted, *test), float(strength))
+    least, fitted, penalty = candidate
+  found, expected = values(test[0], *fitted), test[1]
+  r_squared = 1 - _mean_square(expected, found) / _mean_square(expected, expected.mean(0))
+  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else _mean_kl(expected, found), penalty)
 
 
-def _mean_square(fitted: Callable[..., Any], features: np.ndarray, targets: np.ndarray) -> float:
-  return float(np.square(targets - fitted(features)).sum(-1).mean())
+def _mean_square(targets: np.ndarray, values: np.ndarray) -> float:
+  return float(np.square(targets - values).sum(-1).mean())
 
 
-def _mean_kl(fitted: Callable[..., Any], features: np.ndarray, targets: np.ndarray) -> float:
-  return float(scipy.special.rel_entr(targets, fitted(features)).sum(-1).mean())
+def _mean_kl(targets: np.ndarray, values: np.ndarray) -> float:
+  return float(scipy.special.rel_entr(targets, values).sum(-1).mean())
 
 
-def _plain(features: np.ndarray, kind: str) -> np.ndarray:
-  return features if kind == 'table' else np.asarray(features, np.float64)
-
-
-def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: str) -> None:
+def _check(features: np.ndarray, targets: np.ndarray, kind: str) -> None:
   if kind not in _FITS:
     raise ValueError(f'kind is {kind!r}; valid are {", ".join(map(repr, _FITS))}')
-  if targets.ndim < 2 or features.shape[:-1] != targets.shape[:-1]:
-    raise ValueError(f'targets have shape {targets.shape}; valid is {(*features.shape[:-1], "C")}, as of the features')
-  if where.shape != targets.shape[:-1]:
-    raise ValueError(f'where has shape {where.shape}; valid is {targets.shape[:-1]}')
-  for name, values in ('features', features), ('targets', targets):
-    if not np.isfinite(values[where]).all():
-      raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
-  if kind == 'table' and features.dtype.kind not in 'iu':
-    raise ValueError(f'features are of type {features.dtype}; valid for a table are integers, tokens')
-  sums = targets[where].sum(-1)
-  if kind != 'affine' and ((targets[where] < 0).any() or not np.allclose(sums, 1, atol=1e-4)):
-    raise ValueError(f'targets have a negative entry or a row that does not sum to 1; valid for {kind!r} are laws')
+  if features.ndim < 2 or features.shape[:-1] != targets.shape[:-1]:
+    raise ValueError(f'targets have shape {targets.shape}; valid is [n, ..., C] for features {features.shape}')
+  if not np.isfinite(features).all() or not np.isfinite(targets).all():
+    raise ValueError('features or targets have an entry that is not finite; valid are finite numbers')
+  if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
+    raise ValueError(f'targets have a negative entry or a sum other than 1; valid for {kind!r} are laws')
+  if kind == 'table':
+    arguments.check_ids('features', features, 2**31)
 
 
 def _split(key: Array, count: int, splits: Sequence[float]) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
-  if len(splits) != 3 or min(splits) <= 0 or abs(sum(splits) - 1) > 1e-6:
-    raise ValueError(f'splits are {splits}; valid are three shares above 0 that sum to 1')
-  ends = np.round(np.cumsum(splits)[:2] * count).astype(int)
-  parts = np.split(np.asarray(jax.random.permutation(key, count)), ends)
-  if not all(map(len, parts)):
-    raise ValueError(f'splits are {splits} of {count} texts; valid are shares of at least one text')
+  order, ends = jax.random.permutation(key, count), np.cumsum(splits) / np.sum(splits) * count
+  parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
+  if len(parts) != 3 or not all(map(len, parts)):
+    raise ValueError(f'splits are {splits} of {count} texts; valid are three shares, each of at least one text')
   return parts
 
 
-def _affine_fits(features: np.ndarray, targets: np.ndarray) -> Iterator[tuple[Affine, float]]:
-  center, directions, projected, variances, ridges = _principal(features)
-  mean = targets.mean(0)
-  covariances = projected.T @ (targets - mean) / len(targets)
-  for ridge in ridges:
-    weights = directions.T @ (covariances / (variances + ridge)[:, None])
-    yield Affine(weights, mean - center @ weights), ridge
-
-
-def _softmax_fits(features: np.ndarray, targets: np.ndarray) -> Iterator[tuple[Softmax, float]]:
-  """Each from where the one before ended, in coordinates in which the curvature is near that of unit variances."""
-  center, directions, projected, variances, ridges = _principal(features)
-  weights, bias = np.zeros((len(directions), targets.shape[1])), np.zeros(targets.shape[1])
-  for ridge in ridges:
-    scales = np.sqrt(variances + ridge)[:, None]
-    inputs = np.append(projected / scales.T, np.ones((len(projected), 1)), axis=1)
-    penalties = np.append(ridge / scales**2, [[0]], axis=0)
-    start = np.vstack([weights * scales, bias]).ravel()
-    data = inputs, targets, penalties
-    found = scipy.optimize.minimize(_softmax_loss, start, data, 'L-BFGS-B', jac=True, options=_MINIMISER)
-    *in_coordinates, bias = found.x.reshape(-1, targets.shape[1])
-    weights = np.array(in_coordinates) / scales
-    original = directions.T @ weights
-    yield Softmax(original, bias - center @ original), ridge
-
-
-def _softmax_loss(
-  flat: np.ndarray, inputs: np.ndarray, targets: np.ndarray, penalties: np.ndarray
-) -> tuple[float, np.ndarray]:
-  """The penalised mean cross-entropy of weights [F, C] on inputs [n, F], and its slope; `penalties` [F, 1]."""
-  weights = flat.reshape(inputs.shape[1], -1)
-  log_probs = scipy.special.log_softmax(inputs @ weights, axis=1)
-  slope = inputs.T @ (np.exp(log_probs) - targets) / len(inputs) + penalties * weights
-  loss = -(targets * log_probs).sum() / len(inputs) + (penalties * weights**2).sum() / 2
-  return float(loss), slope.ravel()
-
-
-def _principal(features: np.ndarray) -> tuple[np.ndarray, ...]:
-  """The mean, principal directions [R, F], coordinates [n, R] and variances of features [n, F], and ridges for them."""
-  center, sizes, directions = principal_directions(features)
-  variances = sizes**2 / len(features)
+def _linear_fits(solve: Callable[..., np.ndarray], features: np.ndarray, targets: np.ndarray) -> Iterator[Any]:
+  """Yield W and b, and the ridge, by `solve` in coordinates [n, R + 1] that are uncorrelated, the first of them 1."""
+  center, sizes, directions = principal_directions(np.asarray(features, np.float64))
+  coordinates = np.insert((features - center) @ directions.T, 0, 1, axis=1)
+  squares = np.insert(sizes**2 / len(features), 0, 1)
+  solution = np.zeros((len(squares), targets.shape[1]))
   # Constant features have no scale, and any ridge gives the mean.
-  return center, directions, (features - center) @ directions.T, variances, _RIDGES * (variances.mean() or 1)
+  for ridge in _RIDGES * (squares[1:].mean() or 1):
+    penalties = np.where(np.arange(len(squares)), ridge, 0.0)[:, None]
+    solution = solve(coordinates, targets, squares[:, None], penalties, solution)
+    weights = directions.T @ solution[1:]
+    yield (weights, solution[0] - center @ weights), ridge
 
 
-def _table_fits(tokens: np.ndarray, targets: np.ndarray) -> Iterator[tuple[Table, float]]:
-  for prior in _PRIORS:
-    yield Table(tokens, targets, prior), prior
+def _least_squares(coordinates: np.ndarray, targets: np.ndarray, squares: Any, penalties: Any, _: Any) -> np.ndarray:
+  return coordinates.T @ targets / len(targets) / (squares + penalties)
 
 
-_FITS: dict[str, Callable[..., Iterator[tuple[Any, float]]]] = {
-  'affine': _affine_fits,
-  'softmax': _softmax_fits,
-  'table': _table_fits,
+def _least_kl(coordinates: np.ndarray, targets: np.ndarray, squares: Any, penalties: Any, start: Any) -> np.ndarray:
+  """The minimum of mean cross-entropy + penalties / 2 |solution|^2, from `start`."""
+  # In these units the curvature is that of standardised features without a penalty.
+  scales = np.sqrt(squares + penalties)
+  inputs, shares = coordinates / scales.T, penalties / scales**2
+
+  def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    weights = flat.reshape(start.shape)
+    log_probs = scipy.special.log_softmax(inputs @ weights, axis=1)
+    slope = inputs.T @ (np.exp(log_probs) - targets) / len(targets) + shares * weights
+    return (shares * weights**2).sum() / 2 - (targets * log_probs).sum() / len(targets), slope.ravel()
+
+  found = scipy.optimize.minimize(loss, (start * scales).ravel(), method='L-BFGS-B', jac=True, options=_MINIMISER)
+  return found.x.reshape(start.shape) / scales
+
+
+def _affine(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+  return features @ weights + bias
+
+
+_VALUES: dict[str, Callable[..., np.ndarray]] = {
+  'affine': _affine,
+  'softmax': lambda *args: scipy.special.softmax(_affine(*args), axis=-1),
+  'table': lambda tokens, train, targets, prior: table_means(train, targets, tokens, prior=prior),
+}
+_FITS: dict[str, Callable[..., Iterator[Any]]] = {
+  'affine': functools.partial(_linear_fits, _least_squares),
+  'softmax': functools.partial(_linear_fits, _least_kl),
+  'table': lambda tokens, targets: (((tokens, targets, prior), prior) for prior in _PRIORS),
 }
