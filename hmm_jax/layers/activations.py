@@ -1,6 +1,7 @@
 """A model's activations by layer, its attention, and its predictions with activations replaced."""
 
-from collections.abc import Callable, Mapping, Sequence
+import collections
+from collections.abc import Mapping, Sequence
 import functools
 from typing import Any
 
@@ -30,14 +31,14 @@ def activations(
 
   A BERT has 'embeddings', then 'layer_1' to the last: its residual stream. It is a post-LN encoder (Devlin et al.
   2019): x <- LN(x + attention(x)), x <- LN(x + FFN(x)), so that each is normalised and equals Hugging Face's
-  `hidden_states` in their order. The exact model has 'beliefs', P[H_i | X_{-i}]. Your own has those of its
-  `predict_visiting`, by default 'representation'.
+  `hidden_states` in their order. On request it has 'attention_1' to the last, [..., heads, L, L]. The exact model has
+  'beliefs', P[H_i | X_{-i}]. Your own has those of its `predict_visiting`, by default 'representation'.
 
   Args:
     model: any `MaskedLM`.
     params: its parameters.
     tokens: [MASK] is V.
-    layers: the names to return; None for all.
+    layers: the names to return; None for all but attention.
     prompt: [P, E], rows before the embeddings of each text.
 
   Returns:
@@ -51,13 +52,7 @@ def activations(
   >>> {name: values.shape for name, values in activations(hj.ExactModel(num_tokens=4), hmm, tokens).items()}
   {'beliefs': (2, 3, 3)}
   """
-
-  def of_block(texts: np.ndarray) -> dict[str, Array]:
-    _, found = _visited(model, params, texts, prompt)
-    _check_names('layers', layers or (), found)
-    return {name: found[name] for name in layers or found}
-
-  return _by_text(model, params, tokens, of_block)
+  return _by_text(model, params, tokens, prompt, layers and tuple(layers), is_attention=False)
 
 
 @arguments.converted
@@ -72,7 +67,10 @@ def attention_patterns(model: MaskedLM, params: Any, tokens: Array | np.ndarray)
   >>> attention_patterns(hj.BertModel(bert), params, np.array([4, 1, 2, 3, 0])).shape
   (1, 2, 5, 5)
   """
-  return _by_text(model, params, tokens, lambda texts: _attention(model, params, texts))
+  found = _by_text(model, params, tokens, None, None, is_attention=True)
+  if not found:
+    raise ValueError(f'model {model.name} visits no attention; valid is a model such as a BERT')
+  return np.stack(list(found.values()), axis=-4)
 
 
 @arguments.converted
@@ -114,27 +112,29 @@ def with_activations(
   arguments.check_ids('positions', positions, tokens.shape[-1] + (0 if prompt is None else len(prompt)))
   functions = tuple((name, new) for name, new in replace.items() if callable(new))
   arrays = {name: new for name, new in replace.items() if not callable(new)}
-  return _visited(model, params, tokens, prompt, arrays, positions, functions)[0]
+  return _visited(model, params, tokens, prompt, (), False, arrays, positions, functions)[0]
 
 
-@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'functions'))
+@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'is_attention', 'functions'))
 def _visited(
   model: MaskedLM,
   params: Any,
   tokens: Any,
   prompt: Any,
-  arrays: Any = {},  # noqa: B006
-  positions: Positions = None,
-  functions: Any = (),
+  layers: tuple[str, ...] | None,
+  is_attention: bool,
+  arrays: Any,
+  positions: Positions,
+  functions: Any,
 ) -> tuple[Array, dict[str, Array]]:
-  """Predictions, and all activations as they were before they were replaced."""
-  found, replace = {}, arrays | dict(functions)
+  """Predictions, and the activations of `layers`; None for all that are attention weights, or that are not."""
+  # JAX would sort the names of a dict.
+  found, replace = collections.OrderedDict(), arrays | dict(functions)
 
   def visit(name: str, activation: Array) -> Array:
-    found[name] = activation
-    if name not in replace:
-      return activation
-    new = replace[name](activation) if callable(replace[name]) else replace[name]
+    found[name] = new = activation
+    if name in replace:
+      new = replace[name](activation) if callable(replace[name]) else replace[name]
     if np.broadcast_shapes(jnp.shape(new), activation.shape) != activation.shape:
       raise ValueError(f'replace[{name!r}] has shape {jnp.shape(new)}; valid is {activation.shape}')
     return new if new is activation else jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
@@ -142,13 +142,13 @@ def _visited(
   embeddings = model.embed(params, tokens)
   embeddings = embeddings if prompt is None else joined([prompt, embeddings])
   predictions = model.predict_visiting(params, embeddings, visit, positions)
-  _check_names('replace', replace, found)
+  for argument, names in ('replace', replace), ('layers', layers or ()):
+    if wrong := [name for name in names if name not in found]:
+      raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, found))}')
+  for name in tuple(found):
+    if name not in layers if layers is not None else name.startswith('attention') is not is_attention:
+      del found[name]
   return predictions, found
-
-
-@functools.partial(float64.jit, static_argnames='model')
-def _attention(model: MaskedLM, params: Any, tokens: Any) -> Array:
-  return model.attention_patterns(params, model.embed(params, tokens))
 
 
 def _check(model: MaskedLM, params: Any, tokens: Any) -> None:
@@ -156,14 +156,12 @@ def _check(model: MaskedLM, params: Any, tokens: Any) -> None:
   arguments.check_vocabulary(model, params)
 
 
-def _check_names(argument: str, names: Any, found: Any) -> None:
-  if wrong := [name for name in names if name not in found]:
-    raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, found))}')
-
-
-def _by_text(model: MaskedLM, params: Any, tokens: Any, function: Callable[[Any], Any]) -> Any:
-  """`function` of tokens [..., T] in blocks of texts."""
+def _by_text(
+  model: MaskedLM, params: Any, tokens: Any, prompt: Any, layers: tuple[str, ...] | None, is_attention: bool
+) -> dict[str, np.ndarray]:
+  """The activations of tokens [..., T], computed in blocks of texts."""
   _check(model, params, tokens)
   texts = np.asarray(tokens).reshape(-1, tokens.shape[-1])
-  results = in_blocks(function, texts, even_size(*texts.shape, _TOKENS))
-  return jax.tree.map(lambda x: x.reshape(*tokens.shape[:-1], *x.shape[1:]), results)
+  of_block = lambda block: _visited(model, params, block, prompt, layers, is_attention, {}, None, ())[1]
+  found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
+  return {name: x.reshape(*tokens.shape[:-1], *x.shape[1:]) for name, x in found.items()}

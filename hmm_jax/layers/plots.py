@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-import scipy.stats
 
 from hmm_jax._support.arguments import converted
 
@@ -47,12 +46,12 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   """Draw a number against the layer, one line for each model, beside controls without layers; return the axes.
 
   Args:
-    table: by name, for a model a mapping from layer to its number, such as an R^2, for a control its number. In place
-      of a number, several, such as one for each HMM: then the mean, with its 95% t interval as a bar or a band.
+    table: by name, for a model a mapping from layer to its number, such as an R^2, for a control its number. A number
+      may be a pair, (mean, half of its interval): then the interval is a bar or a band.
     ax: matplotlib axes; new ones if None.
 
   >>> import matplotlib; matplotlib.use('agg')
-  >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': [0.8, 0.9]}, 'untrained': {'layer_1': 0.2}, 'window': 0.3})
+  >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': (0.8, 0.05)}, 'untrained': {'layer_1': 0.2}, 'window': 0.3})
   >>> sorted(text.get_text() for text in ax.get_legend().get_texts())
   ['trained', 'untrained', 'window']
   """
@@ -60,10 +59,10 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   for number, (name, values) in enumerate(table.items()):
     style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 5])
     if isinstance(values, Mapping):
-      means, halves = zip(*map(_mean_and_half, values.values()))
+      means, halves = np.transpose([np.append(value, 0)[:2] for value in values.values()])
       ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 5], **style)
     else:
-      mean, half = _mean_and_half(values)
+      mean, half = np.append(values, 0)[:2]
       ax.axhline(mean, **style)
       ax.axhspan(mean - half, mean + half, color=style['color'], alpha=0.15)
   ax.legend()
@@ -74,10 +73,3 @@ def _new_axes() -> Any:
   import matplotlib.pyplot as plt
 
   return plt.subplots()[1]
-
-
-def _mean_and_half(values: ArrayLike) -> tuple[float, float]:
-  """The mean and half of its 95% t interval, 0 for a single value."""
-  count = np.size(values)
-  half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, count - 1) if count > 1 else 0.0
-  return float(np.mean(values)), float(half)

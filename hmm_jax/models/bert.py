@@ -73,6 +73,13 @@ class Projections(nn.Module):
     return [y.reshape(x.shape) for y in jnp.unstack(jnp.tensordot(x.reshape(-1, width), kernel, 1) + bias, axis=1)]
 
 
+class AttentionWeights(nn.Module):
+  """Softmax of scores [..., T, T] in float32: a module without parameters, so that `predict_visiting` sees it."""
+
+  def __call__(self, scores: Array) -> Array:
+    return jax.nn.softmax(scores.astype(jnp.float32)).astype(scores.dtype)
+
+
 class Layer(nn.Module):
   """One post-LN transformer layer: attention, then feed-forward, each added to its input and normalised."""
 
@@ -104,10 +111,8 @@ class Layer(nn.Module):
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
       scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
-      weights = jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype)
-      # Kept only by a caller that declares 'intermediates' mutable.
-      self.sow('intermediates', 'attention', weights)
-      attended = jnp.einsum('...nqk,...knd->...qnd', dropout(weights), value)
+      weights = dropout(AttentionWeights(name='attention_weights')(scores))
+      attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
     attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
@@ -243,33 +248,29 @@ class BertModel(MaskedLM):
     return self._apply(Bert.encode, params, embeddings, positions=positions)
 
   def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
-    """Override: 'embeddings' with positions, normalised, then 'layer_1' to the last, each after its last LayerNorm."""
+    """Override: visits 'embeddings', with positions and normalised, and for each layer 'attention_1' and 'layer_1'."""
     model, params = self._unrolled(params)
     names = {'embedding_dropout': 'embeddings'}
-    names |= {f'layers_{number}': f'layer_{number + 1}' for number in range(self.bert.num_layers)}
+    for number in range(self.bert.num_layers):
+      layer = f'layers_{number}'
+      names |= {f'{layer}/attention_weights': f'attention_{number + 1}', layer: f'layer_{number + 1}'}
 
     def visiting(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
-      output, name = call(*args, **kwargs), names.get(context.module.name or '')
-      return visit(name, output) if name else output
+      output, path = call(*args, **kwargs), '/'.join(context.module.path)
+      return visit(names[path], output) if path in names else output
 
     with nn.intercept_methods(visiting):
       hidden = model.represent(params, embeddings)
     return model._decode(params, at_positions(hidden, positions))
 
-  def attention_patterns(self, params: Any, embeddings: Array) -> Array:
-    model, params = self._unrolled(params)
-    _, state = model.bert.apply({'params': params}, embeddings, method=Bert.encode, mutable='intermediates')
-    layers = (state['intermediates'][f'layers_{number}'] for number in range(self.bert.num_layers))
-    return jnp.stack([layer['attention'][0] for layer in layers], axis=-4)
-
   def _unrolled(self, params: Any) -> tuple['BertModel', Any]:
-    """The same function with a module of its own, and weights of attention, for each layer."""
+    """The same function with a module for each layer and its attention weights."""
     bert = self.bert.clone(scan_layers=False, attention='xla')
     if self.bert.scan_layers:
-      others = {name: leaves for name, leaves in params.items() if name not in ('scanned', 'last')}
-      layer = lambda number: jax.tree.map(lambda leaf: leaf[number], params['scanned'])
-      layers = [*map(layer, range(bert.num_layers - 1)), params['last']]
-      params = others | {f'layers_{number}': layer for number, layer in enumerate(layers)}
+      params = dict(params)
+      leaves, structure = jax.tree.flatten(params.pop('scanned'))
+      layers = [*map(structure.unflatten, zip(*leaves)), params.pop('last')]
+      params |= {f'layers_{number}': layer for number, layer in enumerate(layers)}
     return BertModel(bert), params
 
   def _decode(self, params: Any, hidden: Array) -> Array:

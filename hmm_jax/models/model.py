@@ -137,7 +137,8 @@ class MaskedLM(Protocol):
   def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
     """`predict`, except that each activation passes through `visit`, and the rest of the model reads the result.
 
-    The default visits 'representation', the result of `represent`, which cannot be replaced: ValueError.
+    Attention weights [..., heads, T, T] have names that begin with 'attention'. The default visits 'representation',
+    the result of `represent`, which cannot be replaced: ValueError.
     """
     hidden = self.represent(params, embeddings)
     if visit('representation', hidden) is not hidden:
@@ -145,10 +146,6 @@ class MaskedLM(Protocol):
         f"model {self.name} cannot replace 'representation'; valid is a model that overrides predict_visiting"
       )
     return self.predict(params, embeddings, positions)
-
-  def attention_patterns(self, params: Any, embeddings: Array) -> Array:
-    """Attention weights [..., layers, heads, T, T]; ValueError for a model that does not override this."""
-    raise ValueError(f'model {self.name} has no attention patterns; valid is a model that overrides attention_patterns')
 
   def embedding_size(self, params: Any) -> int:
     """E."""
