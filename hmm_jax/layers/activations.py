@@ -38,7 +38,7 @@ def activations(
     model: any `MaskedLM`.
     params: its parameters.
     tokens: [MASK] is V.
-    layers: the names to return; None for all but attention.
+    layers: the names to return, or 'layer' or 'attention' for all whose names begin so; None for all but attention.
     prompt: [P, E], rows before the embeddings of each text.
 
   Returns:
@@ -52,7 +52,7 @@ def activations(
   >>> {name: values.shape for name, values in activations(hj.ExactModel(num_tokens=4), hmm, tokens).items()}
   {'beliefs': (2, 3, 3)}
   """
-  return _by_text(model, params, tokens, prompt, layers and tuple(layers), is_attention=False)
+  return _by_text(model, params, tokens, prompt, layers)
 
 
 @arguments.converted
@@ -67,9 +67,7 @@ def attention_patterns(model: MaskedLM, params: Any, tokens: Array | np.ndarray)
   >>> attention_patterns(hj.BertModel(bert), params, np.array([4, 1, 2, 3, 0])).shape
   (1, 2, 5, 5)
   """
-  found = _by_text(model, params, tokens, None, None, is_attention=True)
-  if not found:
-    raise ValueError(f'model {model.name} visits no attention; valid is a model such as a BERT')
+  found = _by_text(model, params, tokens, None, ['attention'])
   return np.stack(list(found.values()), axis=-4)
 
 
@@ -112,22 +110,21 @@ def with_activations(
   arguments.check_ids('positions', positions, tokens.shape[-1] + (0 if prompt is None else len(prompt)))
   functions = tuple((name, new) for name, new in replace.items() if callable(new))
   arrays = {name: new for name, new in replace.items() if not callable(new)}
-  return _visited(model, params, tokens, prompt, (), False, arrays, positions, functions)[0]
+  return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
 
 
-@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'is_attention', 'functions'))
+@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
 def _visited(
   model: MaskedLM,
   params: Any,
   tokens: Any,
   prompt: Any,
-  layers: tuple[str, ...] | None,
-  is_attention: bool,
+  layers: Sequence[str] | None,
   arrays: Any,
   positions: Positions,
   functions: Any,
 ) -> tuple[Array, dict[str, Array]]:
-  """Predictions, and the activations of `layers`; None for all that are attention weights, or that are not."""
+  """Predictions, and the activations of `layers` as they were before they were replaced."""
   # JAX would sort the names of a dict.
   found, replace = collections.OrderedDict(), arrays | dict(functions)
 
@@ -142,11 +139,12 @@ def _visited(
   embeddings = model.embed(params, tokens)
   embeddings = embeddings if prompt is None else joined([prompt, embeddings])
   predictions = model.predict_visiting(params, embeddings, visit, positions)
-  for argument, names in ('replace', replace), ('layers', layers or ()):
-    if wrong := [name for name in names if name not in found]:
+  kinds = {name: name.split('_')[0] for name in found}
+  for argument, names, valid in ('replace', replace, []), ('layers', layers or (), kinds.values()):
+    if wrong := [name for name in names if name not in (*found, *valid)]:
       raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, found))}')
-  for name in tuple(found):
-    if name not in layers if layers is not None else name.startswith('attention') is not is_attention:
+  for name, kind in kinds.items():
+    if kind == 'attention' if layers is None else not {name, kind} & set(layers):
       del found[name]
   return predictions, found
 
@@ -157,11 +155,11 @@ def _check(model: MaskedLM, params: Any, tokens: Any) -> None:
 
 
 def _by_text(
-  model: MaskedLM, params: Any, tokens: Any, prompt: Any, layers: tuple[str, ...] | None, is_attention: bool
+  model: MaskedLM, params: Any, tokens: Any, prompt: Any, layers: Sequence[str] | None
 ) -> dict[str, np.ndarray]:
   """The activations of tokens [..., T], computed in blocks of texts."""
   _check(model, params, tokens)
-  texts = np.asarray(tokens).reshape(-1, tokens.shape[-1])
-  of_block = lambda block: _visited(model, params, block, prompt, layers, is_attention, {}, None, ())[1]
+  texts, layers = np.asarray(tokens).reshape(-1, tokens.shape[-1]), layers and tuple(layers)
+  of_block = lambda block: _visited(model, params, block, prompt, layers, {}, None, ())[1]
   found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
   return {name: x.reshape(*tokens.shape[:-1], *x.shape[1:]) for name, x in found.items()}

@@ -51,9 +51,9 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
     ax: matplotlib axes; new ones if None.
 
   >>> import matplotlib; matplotlib.use('agg')
-  >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': (0.8, 0.05)}, 'untrained': {'layer_1': 0.2}, 'window': 0.3})
+  >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': (0.8, 0.1)}, 'untrained': {'layer_1': 0.2}, 'table': 0.3})
   >>> sorted(text.get_text() for text in ax.get_legend().get_texts())
-  ['trained', 'untrained', 'window']
+  ['table', 'trained', 'untrained']
   """
   ax = ax or _new_axes()
   for number, (name, values) in enumerate(table.items()):

@@ -150,29 +150,28 @@ def _linear_fits(solve: Callable[..., np.ndarray], features: np.ndarray, targets
   # Constant features have no scale, and any ridge gives the mean.
   for ridge in _RIDGES * (squares[1:].mean() or 1):
     penalties = np.where(np.arange(len(squares)), ridge, 0.0)[:, None]
-    solution = solve(coordinates, targets, squares[:, None], penalties, solution)
+    # In these units the curvature with the penalty is that of standardised features without one.
+    scales = np.sqrt(squares[:, None] + penalties)
+    solution = solve(coordinates / scales.T, targets, penalties / scales**2, solution * scales) / scales
     weights = directions.T @ solution[1:]
     yield (weights, solution[0] - center @ weights), ridge
 
 
-def _least_squares(coordinates: np.ndarray, targets: np.ndarray, squares: Any, penalties: Any, _: Any) -> np.ndarray:
-  return coordinates.T @ targets / len(targets) / (squares + penalties)
+def _least_squares(inputs: np.ndarray, targets: np.ndarray, *_: np.ndarray) -> np.ndarray:
+  return inputs.T @ targets / len(targets)
 
 
-def _least_kl(coordinates: np.ndarray, targets: np.ndarray, squares: Any, penalties: Any, start: Any) -> np.ndarray:
-  """The minimum of mean cross-entropy + penalties / 2 |solution|^2, from `start`."""
-  # In these units the curvature is that of standardised features without a penalty.
-  scales = np.sqrt(squares + penalties)
-  inputs, shares = coordinates / scales.T, penalties / scales**2
+def _least_kl(inputs: np.ndarray, targets: np.ndarray, penalties: np.ndarray, start: np.ndarray) -> np.ndarray:
+  """The weights with the least mean cross-entropy + sum of penalties / 2 weights^2, from `start`."""
 
   def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
     weights = flat.reshape(start.shape)
     log_probs = scipy.special.log_softmax(inputs @ weights, axis=1)
-    slope = inputs.T @ (np.exp(log_probs) - targets) / len(targets) + shares * weights
-    return (shares * weights**2).sum() / 2 - (targets * log_probs).sum() / len(targets), slope.ravel()
+    slope = inputs.T @ (np.exp(log_probs) - targets) / len(targets) + penalties * weights
+    return (penalties * weights**2).sum() / 2 - (targets * log_probs).sum() / len(targets), slope.ravel()
 
-  found = scipy.optimize.minimize(loss, (start * scales).ravel(), method='L-BFGS-B', jac=True, options=_MINIMISER)
-  return found.x.reshape(start.shape) / scales
+  found = scipy.optimize.minimize(loss, start.ravel(), method='L-BFGS-B', jac=True, options=_MINIMISER)
+  return found.x.reshape(start.shape)
 
 
 def _affine(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:

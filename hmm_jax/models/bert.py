@@ -268,8 +268,9 @@ class BertModel(MaskedLM):
     bert = self.bert.clone(scan_layers=False, attention='xla')
     if self.bert.scan_layers:
       params = dict(params)
-      leaves, structure = jax.tree.flatten(params.pop('scanned'))
-      layers = [*map(structure.unflatten, zip(*leaves)), params.pop('last')]
+      stacked = params.pop('scanned')
+      take = lambda number: jax.tree.map(lambda leaf: leaf[number], stacked)
+      layers = [*map(take, range(bert.num_layers - 1)), params.pop('last')]
       params |= {f'layers_{number}': layer for number, layer in enumerate(layers)}
     return BertModel(bert), params
 
