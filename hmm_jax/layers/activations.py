@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import functools
 from typing import Any
 
-import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
@@ -132,9 +131,12 @@ def _visited(
     found[name] = new = activation
     if name in replace:
       new = replace[name](activation) if callable(replace[name]) else replace[name]
-    if np.broadcast_shapes(jnp.shape(new), activation.shape) != activation.shape:
+    if new is activation:
+      return activation
+    try:
+      return jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
+    except ValueError:
       raise ValueError(f'replace[{name!r}] has shape {jnp.shape(new)}; valid is {activation.shape}')
-    return new if new is activation else jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
 
   embeddings = model.embed(params, tokens)
   embeddings = embeddings if prompt is None else joined([prompt, embeddings])

@@ -87,7 +87,7 @@ def probe(
   [1.0, 1.0]
   """
   features, targets = np.asarray(features), np.asarray(targets, np.float64)
-  where = np.ones(targets.shape[:-1], bool) if where is None else np.asarray(where)
+  where = np.ones(targets.shape[:-1], bool) if where is None else np.asarray(where, bool)
   _check(features, targets, kind)
   key_split, key_shuffle = jax.random.split(key)
   if shuffled:
