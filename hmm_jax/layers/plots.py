@@ -15,7 +15,7 @@ _MARKERS, _DASHES = 'os^Dv', ('-', '--', '-.', ':', '-')
 
 @converted
 def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None) -> Any:
-  """Draw laws of three states as points of a triangle whose corners are the states; return the axes.
+  """Draw laws of three states as points of a triangle, state 0 left, 1 right, 2 on top; return the axes.
 
   The beliefs of a process over all its texts are its mixed-state presentation, for mess3 a fractal (Shai et al. 2024).
 
