@@ -161,7 +161,7 @@ def _by_text(
 ) -> dict[str, np.ndarray]:
   """The activations of tokens [..., T], computed in blocks of texts."""
   _check(model, params, tokens)
-  texts, layers = np.asarray(tokens).reshape(-1, tokens.shape[-1]), layers and tuple(layers)
-  of_block = lambda block: _visited(model, params, block, prompt, layers, {}, None, ())[1]
+  texts, names = np.asarray(tokens).reshape(-1, tokens.shape[-1]), None if layers is None else tuple(layers)
+  of_block = lambda block: _visited(model, params, block, prompt, names, {}, None, ())[1]
   found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
   return {name: x.reshape(*tokens.shape[:-1], *x.shape[1:]) for name, x in found.items()}

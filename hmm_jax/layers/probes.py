@@ -28,7 +28,8 @@ class Probe(NamedTuple):
   Attributes:
     kind: 'affine', x W + b; 'softmax', softmax(x W + b); or 'table', `hmm_jax.tuning.token_readers.table_means`.
     fitted: W [F, C] and b [C]; of a table its training tokens, their targets and the prior.
-    r_squared: 1 - sum |y - p|^2 / sum |y - mean y|^2, over all rows and components; at most 1, 0 for the test mean.
+    r_squared: 1 - sum |y - p|^2 / sum |y - mean y|^2, over all rows and components; at most 1, 0 for the test mean,
+      NaN if all y are equal.
     kl: the mean of KL(y || p) in nats; NaN for an affine map, whose values are no probabilities.
     penalty: chosen on the validation texts: the ridge, or a table's prior.
 
@@ -107,7 +108,8 @@ def probe(
       break
     least, fitted, penalty = candidate
   found, expected = values(test[0], *fitted), test[1]
-  r_squared = 1 - _mean_square(expected, found) / _mean_square(expected, expected.mean(0))
+  variance = _mean_square(expected, expected.mean(0))
+  r_squared = 1 - _mean_square(expected, found) / variance if variance else math.nan
   return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else _mean_kl(expected, found), penalty)
 
 

@@ -136,7 +136,7 @@ def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
   explained = cov @ embedding @ np.linalg.solve(embedding.T @ cov @ embedding + noise**2 * np.eye(4), embedding.T @ cov)
   found = hj.probe(features, BELIEFS, KEY)
   assert found.r_squared == pytest.approx(np.trace(explained) / np.trace(cov), abs=0.02)
-  assert np.isnan(found.kl)
+  assert np.isnan(found.kl) and np.isnan(hj.probe(features, np.ones((len(features), 1)), KEY).r_squared)
 
 
 @pytest.mark.parametrize('kind', ['affine', 'softmax'])
