@@ -56,7 +56,7 @@ def pretrain(
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
-    steps: number of Muon steps.
+    steps: number of Muon steps; 0 gives the untrained parameters that this key starts from.
     bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
       mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
@@ -78,7 +78,7 @@ def pretrain(
   arguments.check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  arguments.check_size('steps', steps)
+  arguments.check_size('steps', steps, least=0)
   steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   init, train_steps = _compiled(bert, steps, steps_per_call)
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
