@@ -22,6 +22,7 @@ setuptools.setup(
     'filelock>=4.2',
     'lazy-loader>=0.5',
     'numpy>=2.0',
+    'safetensors>=0.6',
     'scipy>=1.15',
     'ml_collections>=1.1.0',
     'absl-py>=2.3',

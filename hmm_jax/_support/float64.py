@@ -111,6 +111,12 @@ def float64(array: ArrayLike) -> np.ndarray:
   return np.asarray(array, np.float64)
 
 
+def narrowest(array: np.ndarray) -> np.ndarray:
+  """The array in float32 if that holds each number, else in float64."""
+  narrow = array.astype(np.float32)
+  return narrow if (narrow == array).all() else array.astype(np.float64)
+
+
 def widened(tree: Any) -> Any:
   """The tree with its floating-point arrays in float64."""
   is_floating = lambda x: jnp.issubdtype(x.dtype, jnp.floating)

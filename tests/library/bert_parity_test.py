@@ -5,6 +5,7 @@ import jax
 import numpy as np
 import pytest
 
+from hmm_jax.files.hugging_face import named, TOKEN_TYPES
 from hmm_jax.models.bert import Bert
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures('without_optimisation')]
@@ -32,7 +33,7 @@ def test_logits_and_every_gradient_equal_hugging_faces():
   (theirs**3).mean().backward()
 
   np.testing.assert_allclose(logits, theirs.detach(), atol=1e-4)
-  ours, parameters = hugging_face.named(grads), dict(reference.named_parameters())
-  assert set(parameters) == set(ours) | {hugging_face.TOKEN_TYPES}
+  ours, parameters = named(grads), dict(reference.named_parameters())
+  assert set(parameters) == set(ours) | {TOKEN_TYPES}
   for name, grad in ours.items():
     np.testing.assert_allclose(grad, parameters[name].grad, rtol=1e-3, atol=1e-3, err_msg=name)
