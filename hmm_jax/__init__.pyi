@@ -48,6 +48,7 @@ from .models.model import (
   PromptSpace as PromptSpace,
   token_probs as token_probs,
 )
+from .models.torch_model import from_torch as from_torch
 from .tuning.heads import Attention as Attention, Linear as Linear
 from .tuning.tuner import Schedule as Schedule
 from .workflow import (

@@ -133,8 +133,7 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
 def _arrays(distribution: Any) -> Arrays:
   """The fields of a distribution: int32; float32 if that holds each number, as those of a draw; else float64."""
-  fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
-  return {name: array.astype(np.int32) if name == 'cell_index' else narrowest(array) for name, array in fields.items()}
+  return {name: narrowest(np.asarray(array)) for name, array in distribution._asdict().items()}
 
 
 def _digest(arrays: Arrays) -> str:

@@ -112,8 +112,8 @@ def float64(array: ArrayLike) -> np.ndarray:
 
 
 def narrowest(array: np.ndarray) -> np.ndarray:
-  """The array in float32 if that holds each number, else in float64."""
-  narrow = array.astype(np.float32)
+  """The array as drawn ones are: int32, or float32 if that holds each number; else float64."""
+  narrow = array.astype(np.int32 if array.dtype.kind == 'i' else np.float32)
   return narrow if (narrow == array).all() else array.astype(np.float64)
 
 

@@ -149,7 +149,7 @@ def _unscanned(params: Any) -> Iterator[tuple[str, Any]]:
 
 
 def state_of(params: Any) -> dict[str, np.ndarray]:
-  """All arrays of `BertForMaskedLM`, each in the memory order that a file needs.
+  """All arrays of `BertForMaskedLM`.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
@@ -157,9 +157,7 @@ def state_of(params: Any) -> dict[str, np.ndarray]:
   (16, 8)
   """
   by_name = named(params)
-  by_name[TOKEN_TYPES] = np.zeros_like(by_name[_WORDS][:1])
-  # safetensors writes a transposed view in memory order, and says nothing.
-  return {name: np.ascontiguousarray(values) for name, values in by_name.items()}
+  return {**by_name, TOKEN_TYPES: np.zeros_like(by_name[_WORDS][:1])}
 
 
 def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import pathlib
 from typing import Any
 
 import jax
-import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.files import load_distribution, save_distribution
@@ -130,17 +129,12 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   """
   folder = folders.existing_folder(directory)
   path = folder / 'distribution.json'
-  distribution = jax.tree.map(_narrowest, load_distribution(path)) if path.exists() else None
+  distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not (folder / 'config.json').exists():
     return ExactModel(distribution.num_tokens), distribution, distribution
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / 'model.safetensors')
   return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens)), distribution
-
-
-def _narrowest(array: np.ndarray) -> np.ndarray:
-  """An index as it is."""
-  return float64.narrowest(array) if array.dtype == np.float64 else array
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:

@@ -169,3 +169,28 @@ def test_transformers_opens_a_model_and_its_tokenizer(folder):
   assert encoded['input_ids'].tolist() == TOKENS.tolist()
   probs = model(**encoded).logits[..., :7].softmax(-1).detach().numpy()
   np.testing.assert_allclose(probs, hj.token_probs(MODEL, PARAMS, TOKENS), atol=2e-6)
+
+
+@pytest.mark.parity
+def test_a_torch_module_tunes_as_the_model_that_it_holds(folder):
+  """A BERT in transformers gives our predictions, and slopes in a prompt, of a batch and under vmap."""
+  transformers = pytest.importorskip('transformers', reason="needs transformers: pip install -e '.[parity]'")
+  torch_model = hj.from_torch(transformers.AutoModelForMaskedLM.from_pretrained(folder), 7)
+
+  def total(model, params, prompts):
+    probs = model.predict_prompted(params, prompts, TOKENS[:4], np.array([2]))
+    return (probs**3).sum()
+
+  prompts = np.random.default_rng(1).normal(size=(3, 2, 12)).astype(np.float32)
+  ours = jax.value_and_grad(total, argnums=2)(MODEL, PARAMS, prompts)
+  theirs = jax.jit(jax.value_and_grad(total, argnums=2), static_argnums=0)(torch_model, (), prompts)
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5, rtol=1e-4), ours, theirs)
+  by_vmap = jax.vmap(lambda prompt: jax.grad(total, argnums=2)(torch_model, (), prompt[None])[0])(prompts)
+  np.testing.assert_allclose(by_vmap, theirs[1], atol=1e-6)
+
+
+@pytest.mark.parity
+def test_a_torch_function_of_another_shape_is_refused():
+  torch = pytest.importorskip('torch', reason="needs torch: pip install -e '.[parity]'")
+  with pytest.raises(ValueError, match=r'predict returns shape \(1, 1, 2\) for one token; valid is \(1, 1, 3\)'):
+    hj.from_torch(torch.nn.Linear(2, 3), 3, embed=lambda ids: torch.zeros(*ids.shape, 2), predict=lambda x: x)
