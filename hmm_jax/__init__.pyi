@@ -5,6 +5,7 @@ from . import (
   distributions as distributions,
   files as files,
   inference as inference,
+  layers as layers,
   models as models,
   theory as theory,
   tuning as tuning,
@@ -40,6 +41,13 @@ from .inference.posterior import (
   Posterior as Posterior,
 )
 from .inference.viterbi import most_likely_states as most_likely_states
+from .layers import plots as plots
+from .layers.activations import (
+  activations as activations,
+  attention_patterns as attention_patterns,
+  with_activations as with_activations,
+)
+from .layers.probes import probe as probe
 from .models.bert import Bert as Bert, BertModel as BertModel
 from .models.model import (
   at_positions as at_positions,

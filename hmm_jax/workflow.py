@@ -58,7 +58,7 @@ def pretrain(
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
-    steps: number of Muon steps.
+    steps: number of Muon steps; 0 gives the untrained parameters that this key starts from.
     bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
       mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
@@ -80,7 +80,7 @@ def pretrain(
   arguments.check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  arguments.check_size('steps', steps)
+  arguments.check_size('steps', steps, least=0)
   steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   init, train_steps = _compiled(bert, steps, steps_per_call)
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
@@ -100,13 +100,11 @@ def pretrain(
 @functools.cache
 def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
   """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
-  mesh = sharding.make_mesh()
   muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
   corruption = Corruption(bert.num_tokens, **defaults.CORRUPTION)
-  train_steps = pretraining.make_train_steps(
-    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=mesh
+  return pretraining.make_programs(
+    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
-  return pretraining.make_init(bert, muon, mesh), train_steps
 
 
 class DownstreamTask(NamedTuple):
@@ -328,8 +326,9 @@ def tune(
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
-    data = params, tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME), taught, np.zeros(1, np.int32)
-    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, *data, 'tuning', ['the task']):
+    features = tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME)
+    examples = tuner_lib.Examples(features, taught, np.zeros(1, np.int32), ['the task'])
+    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, params, examples):
       if report and losses is not None:
         report(int(state.step), {'train_loss': float(losses[0])})
   tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)

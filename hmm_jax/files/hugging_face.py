@@ -1,6 +1,6 @@
 """Our BERT as Hugging Face's `BertForMaskedLM`, and back: its config and its arrays, without torch or transformers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import re
 from typing import Any
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.models.bert import Bert
+from hmm_jax.models.bert import Bert, unrolled
 
 # All tokens are of one type here, whose embedding is zero.
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
@@ -119,7 +119,7 @@ def _number(config: Mapping[str, Any], name: str) -> Any:
 def named(params: Any) -> dict[str, np.ndarray]:
   """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`; scanned layers apart."""
   by_name: dict[str, np.ndarray] = {}
-  for path, leaf in _unscanned(params):
+  for path, leaf in flatten_dict(unrolled(params), sep='.').items():
     # torch multiplies by the transpose.
     values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
     name = _theirs(path)
@@ -131,21 +131,6 @@ def named(params: Any) -> dict[str, np.ndarray]:
 def _theirs(path: str) -> str:
   # All names in one pass, so that none is replaced within another.
   return re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
-
-
-def _unscanned(params: Any) -> Iterator[tuple[str, Any]]:
-  """The paths and leaves of a tree, scanned layers as the layers that they are."""
-  flat = flatten_dict(params, sep='.')
-  count = next((len(leaf) for path, leaf in flat.items() if path.startswith('scanned.')), 0)
-  for path, leaf in flat.items():
-    first, _, rest = path.partition('.')
-    match first:
-      case 'scanned':
-        yield from ((f'layers_{layer}.{rest}', leaf[layer]) for layer in range(count))
-      case 'last':
-        yield f'layers_{count}.{rest}', leaf
-      case _:
-        yield path, leaf
 
 
 def state_of(params: Any) -> dict[str, np.ndarray]:

@@ -44,7 +44,6 @@ def block():
   return names, reports
 
 
-@pytest.mark.slow
 def test_the_block_runs_as_it_stands(block):
   """A prompt of ten rows and a linear head, on a BERT and on the exact model; the accuracy is that of predictions."""
   names, ((_, _), (step, values)) = block
@@ -57,7 +56,6 @@ def test_the_block_runs_as_it_stands(block):
     assert tuned.accuracy == (tuned.predict(shown[1500:]) == labels[1500:]).mean()
 
 
-@pytest.mark.slow
 def test_the_library_pretrains_as_the_suite_does(block):
   """The parameters are those of the experiments at the small scale, bit by bit."""
   names, _ = block
@@ -66,6 +64,14 @@ def test_the_library_pretrains_as_the_suite_does(block):
   settings = settings_of('small', corpus__num_documents=4, hmm__num_tokens=3, **changes)
   ((_, params),) = pretraining.params_along(settings, names['hmm'], names['key'], (4,), QUIET)
   assert_same_bits(jax.device_get(names['params']), params)
+
+
+def test_no_steps_give_the_parameters_that_steps_start_from(monkeypatch):
+  """The rate of the first step is 0, so that one step leaves them."""
+  monkeypatch.setitem(defaults.CORPUS, 'num_documents', 4)
+  bert = SMALLEST.clone(max_positions=64)
+  (_, start), (_, after) = (hj.pretrain(CHAIN, KEY, steps=steps, bert=bert) for steps in (0, 1))
+  assert_same_bits(*jax.device_get((start, after)))
 
 
 @pytest.fixture(scope='module')
