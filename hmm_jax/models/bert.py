@@ -220,8 +220,8 @@ def unrolled(params: Any) -> dict[str, Any]:
   if 'scanned' in params:
     stacked, last = params.pop('scanned'), params.pop('last')
     count = len(jax.tree.leaves(stacked)[0])
-    layers = [*(jax.tree.map(lambda leaf: leaf[number], stacked) for number in range(count)), last]
-    params |= {f'layers_{number}': layer for number, layer in enumerate(layers)}
+    take = lambda number: jax.tree.map(lambda leaf: leaf[number], stacked)
+    params |= {f'layers_{number}': take(number) for number in range(count)} | {f'layers_{count}': last}
   return params
 
 
