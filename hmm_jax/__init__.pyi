@@ -3,6 +3,7 @@
 from . import (
   defaults as defaults,
   distributions as distributions,
+  files as files,
   inference as inference,
   layers as layers,
   models as models,
@@ -33,6 +34,7 @@ from .distributions.memory_hmm import (
   to_hmm as to_hmm,
 )
 from .distributions.sampling import sample as sample, sample_corpus as sample_corpus
+from .files.models import load as load, save as save
 from .inference.posterior import (
   forward_backward as forward_backward,
   last_filtered_probs as last_filtered_probs,
@@ -54,11 +56,13 @@ from .models.model import (
   PromptSpace as PromptSpace,
   token_probs as token_probs,
 )
+from .models.torch_model import from_torch as from_torch
 from .tuning.heads import Attention as Attention, Linear as Linear
 from .tuning.tuner import Schedule as Schedule
 from .workflow import (
   DownstreamTask as DownstreamTask,
   draw_task as draw_task,
+  load_tuned as load_tuned,
   pretrain as pretrain,
   tune as tune,
   Tuned as Tuned,

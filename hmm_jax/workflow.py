@@ -30,6 +30,8 @@ from hmm_jax._support import arguments
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.sampling import sample_chunks
+from hmm_jax.files import tuned as tuned_files
+from hmm_jax.files.folders import Path
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption
@@ -227,6 +229,42 @@ class Tuned:
       features = tuner_lib.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
       rest, frozen = self.tuner.after_features(self.params)
       return np.asarray(tuner_lib.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
+
+  def save(self, directory: Path) -> None:
+    """Write the prompt and the head to a new folder, with the frozen model in its folder `model`.
+
+    On a BERT the prompt is a PEFT adapter: `PeftModel.from_pretrained(model, directory)`, where `model` is that of the
+    folder `model` in transformers. Its output has P rows in front, and a linear head reads the probabilities of row P.
+
+    Raises:
+      ValueError: the model or the head is of a class of your own, or the folder is not empty; nothing is left then.
+      OSError: the folder cannot be written.
+
+    >>> import tempfile, hmm_jax as hj
+    >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
+    >>> task = draw_task(hmm, jax.random.key(1), length=5, num_train=20, num_test=10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...   tune(model, hmm, hmm, task, prompt_length=2).save(f'{folder}/tuned')
+    ...   load_tuned(f'{folder}/tuned').prompt.shape
+    (2, 3)
+    """
+    trainable = jax.tree.map(lambda x: x[0], self.trainable)
+    tuned_files.save_tuned(directory, self.tuner, self.params, trainable, self.accuracy)
+
+
+def load_tuned(directory: Path) -> Tuned:
+  """What `Tuned.save` wrote, with the same predictions.
+
+  Raises:
+    ValueError: a file is damaged or lacks parts.
+    OSError: there is no such folder or file.
+
+  >>> load_tuned('tuned')
+  Traceback (most recent call last):
+  FileNotFoundError: there is no folder 'tuned'
+  """
+  tuner, params, trainable, accuracy = tuned_files.load_tuned(directory)
+  return Tuned(jax.tree.map(lambda x: x[None], trainable), accuracy, tuner, params)
 
 
 def _check_params(model: MaskedLM, params: Any) -> None:

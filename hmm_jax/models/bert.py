@@ -214,6 +214,17 @@ class Bert(nn.Module):
     ]
 
 
+def unrolled(params: Any) -> dict[str, Any]:
+  """The parameters with each layer of its own, `layers_0` to the last, whether layers are scanned or not."""
+  params = dict(params)
+  if 'scanned' in params:
+    stacked, last = params.pop('scanned'), params.pop('last')
+    count = len(jax.tree.leaves(stacked)[0])
+    take = lambda number: jax.tree.map(lambda leaf: leaf[number], stacked)
+    params |= {f'layers_{number}': take(number) for number in range(count)} | {f'layers_{count}': last}
+  return params
+
+
 @dataclasses.dataclass(frozen=True)
 class BertModel(MaskedLM):
   """`bert` as a `MaskedLM`; its parameters are the linen variables' 'params' tree.
@@ -249,7 +260,7 @@ class BertModel(MaskedLM):
 
   def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
     """Override: visits 'embeddings', with positions and normalised, and for each layer 'attention_1' and 'layer_1'."""
-    model, params = self._unrolled(params)
+    model, params = BertModel(self.bert.clone(scan_layers=False, attention='xla')), unrolled(params)
     names = {'embedding_dropout': 'embeddings'}
     for number in range(self.bert.num_layers):
       layer = f'layers_{number}'
@@ -262,17 +273,6 @@ class BertModel(MaskedLM):
     with nn.intercept_methods(visiting):
       hidden = model.represent(params, embeddings)
     return model._decode(params, at_positions(hidden, positions))
-
-  def _unrolled(self, params: Any) -> tuple['BertModel', Any]:
-    """The same function with a module for each layer and its attention weights."""
-    bert = self.bert.clone(scan_layers=False, attention='xla')
-    if self.bert.scan_layers:
-      params = dict(params)
-      stacked = params.pop('scanned')
-      take = lambda number: jax.tree.map(lambda leaf: leaf[number], stacked)
-      layers = [*map(take, range(bert.num_layers - 1)), params.pop('last')]
-      params |= {f'layers_{number}': layer for number, layer in enumerate(layers)}
-    return BertModel(bert), params
 
   def _decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hmm_jax as hj
+from hmm_jax.files.hugging_face import named, TOKEN_TYPES
 from hmm_jax.models.bert import Bert, BertModel
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures('without_optimisation')]
@@ -36,7 +37,7 @@ def test_logits_activations_and_every_gradient_equal_hugging_faces():
   states = reference(torch.tensor(tokens), output_hidden_states=True).hidden_states
   for (name, layer), state in zip(hj.activations(BertModel(SMALL), PARAMS, tokens).items(), states, strict=True):
     np.testing.assert_allclose(layer, state.detach(), atol=1e-4, err_msg=name)
-  ours, parameters = hugging_face.named(grads), dict(reference.named_parameters())
-  assert set(parameters) == set(ours) | {hugging_face.TOKEN_TYPES}
+  ours, parameters = named(grads), dict(reference.named_parameters())
+  assert set(parameters) == set(ours) | {TOKEN_TYPES}
   for name, grad in ours.items():
     np.testing.assert_allclose(grad, parameters[name].grad, rtol=1e-3, atol=1e-3, err_msg=name)
