@@ -46,7 +46,7 @@ def activations(
   Raises:
     ValueError: a token or a name does not exist, or shapes do not fit.
 
-  >>> import hmm_jax as hj
+  >>> import jax, hmm_jax as hj
   >>> hmm, tokens = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), np.array([[4, 1, 2], [0, 4, 2]])
   >>> {name: values.shape for name, values in activations(hj.ExactModel(num_tokens=4), hmm, tokens).items()}
   {'beliefs': (2, 3, 3)}
@@ -60,7 +60,7 @@ def attention_patterns(model: MaskedLM, params: Any, tokens: Array | np.ndarray)
 
   Numpy, computed in blocks of texts. Raises ValueError for a token that does not exist and a model without attention.
 
-  >>> import hmm_jax as hj
+  >>> import jax, hmm_jax as hj
   >>> bert = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=5, dropout_rate=0.0)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
   >>> attention_patterns(hj.BertModel(bert), params, np.array([4, 1, 2, 3, 0])).shape
@@ -99,7 +99,7 @@ def with_activations(
 
   Source: Vig et al. 2020, "Investigating gender bias in language models using causal mediation analysis".
 
-  >>> import hmm_jax as hj
+  >>> import jax, hmm_jax as hj
   >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
   >>> swapped = with_activations(model, hmm, np.array([4, 1, 2]), {'beliefs': np.eye(3)[1]}, positions=np.array([0]))
   >>> bool(np.allclose(swapped[0], hmm.emission_matrix[1]))
