@@ -83,7 +83,7 @@ _MOST_DRAWN = 16
 
 
 def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
-  """What `make` returns, or what it did for a trial of late that shares the draws of this one."""
+  """The result of `make`, or its result for a recent trial that shares the draws of this one."""
   key = name, trial.draws_id, trial.methods, trial.settings.tasks_per_trial
   if key not in _drawn:
     _drawn[key] = make()

@@ -149,7 +149,7 @@ def _parsed(config: ml_collections.ConfigDict, words: list[str], known: Mapping[
 def expanded(
   config: ml_collections.ConfigDict, lists: Lists, read: Callable[[ml_collections.ConfigDict], Any]
 ) -> list[Any]:
-  """What `read` makes of the config at every point of the product of the lists, the last list varying fastest.
+  """The results of `read` for the config at every point of the product of the lists, the last list varying fastest.
 
   Raises SettingsError, by the name of the point, if one is refused.
   """

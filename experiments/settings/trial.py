@@ -80,7 +80,7 @@ class Trial(NamedTuple):
     return digest([_PRETRAINING_VERSION, *self._drawn(settings.given, settings.corpus, settings.bert, pretrain)])
 
   def _drawn(self, given: Iterable[str], *more: Any) -> list[Any]:
-    """What decides the draw of the distribution, or the `given` fields in its place, and `more`."""
+    """All that decides the draw of the distribution, or the `given` fields in its place, and `more`."""
     settings, point = self.settings, self.point
     # For given data only the digest counts, not the name.
     digests = [settings.given[name].rpartition('-')[2] for name in given]
