@@ -47,7 +47,8 @@ def test_a_dry_run_prints_commands_whose_words_are_taken(tmp_path):
   assert 'queued-resources create' in lines[0] and '--spot' in lines[0] and 'queued-resources delete' in lines[-1]
   (run,) = [line for line in lines if 'experiments.main' in line]
   words = shlex.split(' '.join(shlex.split(run)))
-  values, config = parse(words[words.index('experiments.main') : words.index('>', -4)], registry.SETTINGS, ['run'])
+  argv = words[words.index('experiments.main') : words.index('>', -4)]
+  values, config, _ = parse(argv, registry.SETTINGS, registry.GRIDS, ['run'])
   assert (values.workdir, config.pretrained) == ('gs://bucket/run', 'gs://bucket/pretrained')
 
 
