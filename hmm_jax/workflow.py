@@ -253,7 +253,7 @@ class Tuned:
 
 
 def load_tuned(directory: Path) -> Tuned:
-  """What `Tuned.save` wrote, with the same predictions.
+  """Read a folder of `Tuned.save`; the predictions are the same.
 
   Raises:
     ValueError: a file is damaged or lacks parts.

@@ -61,7 +61,7 @@ def _names(tree: Any) -> list[str]:
 
 
 def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
-  """What `save_tuned` wrote: the tuner, the model's parameters, what was trained, and the accuracy.
+  """Read a folder of `save_tuned`: the tuner, the model's parameters, the trained tree and the accuracy.
 
   Raises ValueError with the file that is missing parts or damaged; OSError if there is no such folder or file.
   """

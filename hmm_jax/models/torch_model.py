@@ -63,7 +63,7 @@ def from_torch(
 
 @dataclasses.dataclass(frozen=True)
 class TorchModel(MaskedLM):
-  """What `from_torch` returns.
+  """A model that torch computes, made by `from_torch`.
 
   Attributes:
     num_tokens: V.
