@@ -18,8 +18,9 @@ from hmm_jax.tuning.token_readers import table_means
 
 # Ridges, as shares of the mean variance of a coordinate, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
-_PRIORS = 10.0 ** np.arange(1, -4, -1)
-_MINIMISER = dict(maxiter=1000, maxfun=2000, ftol=1e-12, gtol=1e-7)
+_PRIORS = 10.0 ** np.arange(2, -4, -1)
+# A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7.
+_MINIMISER = dict(maxiter=1000, maxfun=2000, ftol=1e-8, gtol=1e-7)
 
 
 class Probe(NamedTuple):
