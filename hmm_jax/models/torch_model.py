@@ -38,16 +38,16 @@ def from_torch(
     ImportError: torch is not installed.
     ValueError: `embed` or `predict` returns another shape for a text of one token.
 
-  Example, a unigram model of three tokens:
+  Example, with functions of its own in place of a masked language model:
 
     >>> import pytest
     >>> torch = pytest.importorskip('torch')
     >>> module = torch.nn.Linear(3, 3)
-    >>> uniform = lambda x: torch.full(x.shape, 1 / 3) + 0 * x
-    >>> model = from_torch(module, 3, embed=lambda ids: torch.eye(4)[ids][..., :3], predict=uniform)
-    >>> print(model.predict((), model.embed((), jnp.array([3, 1]))).round(2))
-    [[0.33 0.33 0.33]
-     [0.33 0.33 0.33]]
+    >>> embed, predict = lambda ids: torch.eye(4)[ids][..., :3], lambda x: torch.full(x.shape, 0.25) + 0 * x
+    >>> model = from_torch(module, 3, embed, predict)
+    >>> print(model.predict((), model.embed((), jnp.array([3, 1]))))
+    [[0.25 0.25 0.25]
+     [0.25 0.25 0.25]]
   """
   import torch
 
