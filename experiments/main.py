@@ -1,8 +1,7 @@
 """python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
 
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
-           --config.FIELD=VALUE,VALUE,... runs a trial of each value, of several lists their product; --help marks the
-           fields that take a list
+           --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields
 --workdir  folder of records; default: runs/EXPERIMENT-SCALE
 --mode     run (default): make the missing records, then tables and figures
            report: redraw tables and figures from the records
@@ -69,36 +68,21 @@ def _main(argv: list[str]) -> None:
     return registry.from_config(config)
 
   if flags.help:
-    # The usage stands at the top of this file.
     fields = help_text.fields_text(config, lists, SETTINGS, GRIDS) if config else ''
-    write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
-    return
+    return write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
   grid = config_lib.expanded(config, lists, read) if config else []
   if flags.list:
     is_grid = config and config.experiment in GRIDS
-    write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
-    return
+    return write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
   require(flags.workdir or config, '--workdir', '', 'a folder of records')
-  if flags.mode != 'verify':
-    _check_mode(flags, config.experiment)
-  _MODES[flags.mode](grid, workdir, flags)
-
-
-def _check_mode(flags: Flags, experiment: str) -> None:
-  """Raise SettingsError unless the experiment has the mode, and --trials can choose some."""
-  is_grid, valid = experiment in GRIDS, f'run or report: {experiment} is not a grid of trials'
-  require(is_grid or flags.mode in ('run', 'report'), '--mode', flags.mode, valid)
-  valid = 'empty unless --mode is run, on a grid of trials'
-  require((is_grid and flags.mode == 'run') or not flags.trials, '--trials', flags.trials, valid)
+  return _MODES[flags.mode](grid, workdir, flags)
 
 
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   """Make the missing records, then tables and figures; raises SettingsError before anything is written."""
   # Fields that decide how a process runs take no list.
-  settings, study = grid[0], EXPERIMENTS[grid[0].experiment]
-  is_grid = settings.experiment in GRIDS
-  asked = (grid, workdir) if is_grid else (settings, workdir)
-  # Only a grid of trials takes numbers.
+  settings, study, is_grid = grid[0], EXPERIMENTS[grid[0].experiment], grid[0].experiment in GRIDS
+  asked = (grid if is_grid else settings), workdir
   numbers = [trial_numbers(flags.trials, len(trials(*grid)))] if is_grid else []
   jax_options.set_up(settings)
   if isinstance(settings, Settings):
@@ -121,9 +105,8 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   """Redraw tables and figures from the records."""
-  experiment = grid[0].experiment
-  results.check_shown(workdir, experiment)
-  EXPERIMENTS[experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
+  results.check_shown(workdir, grid[0].experiment)
+  EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
 
 
 def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:

@@ -66,7 +66,17 @@ def parse(
     valid = ', '.join(f'--{name}' for name in values)
     raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
   require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
+  if config and not verifies:
+    _check_mode(values, config.experiment, config.experiment in grids)
   return values, config, lists
+
+
+def _check_mode(values: Flags, experiment: str, is_grid: bool) -> None:
+  """Raise SettingsError unless the experiment has the mode, and --trials can choose some."""
+  valid = f'run or report: {experiment} is not a grid of trials'
+  require(is_grid or values.mode in ('run', 'report'), '--mode', values.mode, valid)
+  valid = 'empty unless --mode is run, on a grid of trials'
+  require((is_grid and values.mode == 'run') or not values.trials, '--trials', values.trials, valid)
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
