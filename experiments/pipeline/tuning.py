@@ -18,11 +18,11 @@ from experiments.records.trials import TunedTask
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
-from experiments.settings.methods import METHODS, OF_SEQUENCE
+from experiments.settings.methods import AT_MASKS, METHODS, OF_SEQUENCE
 from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
 from hmm_jax.models.model import MaskedLM
-from hmm_jax.tuning import heads, tasks as tasks_lib, tuner as tuner_lib
+from hmm_jax.tuning import heads, mask_laws, tasks as tasks_lib, tuner as tuner_lib
 
 _PROFILE_BINS = 10
 # Smaller gaps between class scores count as near ties.
@@ -77,7 +77,8 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
+    place = int(method == 'inner_prompt' or p.place == 'inner')
+    prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None, place)
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
@@ -97,7 +98,9 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   else:
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if is_exact and not chosen.has_schedule:
+    if chosen.reads in AT_MASKS:
+      features = _law_at_masks(job, inputs)
+    elif is_exact and not chosen.has_schedule:
       features = frozen.exact_probs(inputs)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
@@ -123,6 +126,22 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
       )
     outcome.append(TunedTask(task, fitted.trainable, {**measured, **optimal_heads.NO_FIELDS, **fitted.fields}))
   return outcome
+
+
+def _law_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
+  """The predicted law at the [MASK]s that a method reads, [n, F]; the exact one in float64 for fits in float64.
+
+  Joint probabilities are in units of their mean, times that of one mask: schedules are made for features of that size.
+  """
+  _, frozen, method, _, _ = job
+  settings, joint = job.trial.settings, METHODS[method].reads == 'joint'
+  masks, sizes = settings.num_masks(method), dict(batch_size=settings.measure.batch_size)
+  if frozen.name == 'exact':
+    law = optimal_heads.exact_law_at_masks(frozen.params, inputs, masks, joint)
+  else:
+    at_masks = mask_laws.joint_at_masks if joint else mask_laws.marginals_at_masks
+    law = at_masks(frozen.model, frozen.params, inputs, masks, **sizes)
+  return law * settings.hmm.num_tokens ** (masks - 1) if joint else law
 
 
 def _trained_in_blocks(

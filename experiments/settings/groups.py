@@ -239,10 +239,18 @@ class RestartSettings(Group):
   steps_factor: int = setting('epochs of each start, as a multiple of num_epochs', most=1_000_000)
 
 
+class MaskSettings(Group):
+  number: int = setting('masks: number of [MASK]s before a text, whose marginals are read', most=1000, earlier=5)
+  joint: int = setting('joint: number of [MASK]s before a text, whose joint law is read', most=12, earlier=2)
+
+
 class PromptSettings(TuneSettings):
   length: int = setting('prompt length in vectors', most=65_536)
   init: str = setting('initialisation: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
   init_scale: float = setting("half-width of the uniform initialisation, in units of the model's prompt space")
+  place: str = setting(
+    'before the text, or inner: between its [MASK] and the rest', choices=('before', 'inner'), earlier='before'
+  )
 
 
 class AttentionSettings(TuneSettings):
