@@ -161,6 +161,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   """The downstream tasks and the tuning of each method."""
   texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
   config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
+  config.downstream.update(token_classes=0, partition=0)
   config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = group(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 from jax import Array
 import numpy as np
+from numpy.typing import ArrayLike
 import scipy.special
 
 from experiments.settings.grid import Point, Settings
@@ -18,6 +19,9 @@ from hmm_jax._support.blocks import in_blocks
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import ExactModel, representation
 from hmm_jax.tuning import tasks as tasks_lib
+
+# Above the number of any task, whose keys are folded alike.
+_FIRST_PARTITION = 2**20
 
 
 class Downstream(NamedTuple):
@@ -33,6 +37,7 @@ class Downstream(NamedTuple):
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] if there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
+    token_classes: the class of each token, over which linear heads see the sums of G; () for G itself.
     label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that defines labels.
   """
 
@@ -44,6 +49,7 @@ class Downstream(NamedTuple):
   concentration_name: str
   most_concentration: float
   label_probs: Callable[[np.ndarray], np.ndarray]
+  token_classes: tuple[int, ...] = ()
 
   def labels(self, tasks: list[int]) -> np.ndarray:
     """Labels [K, n] of these tasks."""
@@ -95,7 +101,30 @@ def draw(
     concentration_name='read_probability' if reads_cells else 'entropy',
     most_concentration=1.0 if reads_cells else math.log(max(point.num_states, 2)),
     label_probs=label_probs,
+    token_classes=_classes(settings, key_tasks),
   )
+
+
+def _classes(settings: Settings, key: Array) -> tuple[int, ...]:
+  d, num_tokens = settings.downstream, settings.hmm.num_tokens
+  key = jax.random.fold_in(key, _FIRST_PARTITION + d.partition)
+  return nested_classes(jax.random.permutation(key, num_tokens), d.token_classes) if d.token_classes else ()
+
+
+def nested_classes(order: ArrayLike, count: int) -> tuple[int, ...]:
+  """The class of each token, after the two smallest have merged until `count` are left; the first if several tie.
+
+  So the classes of fewer are unions of those of more.
+
+  >>> nested_classes([2, 0, 3, 1], 2)
+  (0, 1, 0, 1)
+  """
+  classes = [[token] for token in np.asarray(order).tolist()]
+  while len(classes) > count:
+    first, second, *classes = sorted(classes, key=len)
+    classes.append(first + second)
+  tokens, numbers = zip(*((token, number) for number, tokens in enumerate(classes) for token in tokens))
+  return tuple(np.array(numbers)[np.argsort(tokens)].tolist())
 
 
 def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:

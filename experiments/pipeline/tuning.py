@@ -61,10 +61,12 @@ class Job(NamedTuple):
     return f'{self.method} on {self.frozen.name}'
 
 
-def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuner_lib.Tuner:
+def build(
+  settings: Settings, point: Point, model: MaskedLM, method: str, token_classes: tuple[int, ...] = ()
+) -> tuner_lib.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
-  head: heads.Head = heads.Linear(num_classes)
+  head: heads.Head = heads.Linear(num_classes, token_classes if chosen.reads == 'mask' else ())
   if method == 'own_head':
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
@@ -96,12 +98,13 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   elif chosen.reads == 'nearest':
     fits = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
   else:
-    tuner = build(settings, trial.point, frozen.model, method)
+    classes = downstream.token_classes
+    tuner = build(settings, trial.point, frozen.model, method, classes)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
     if chosen.reads in AT_MASKS:
       features = _law_at_masks(job, inputs)
     elif is_exact and not chosen.has_schedule:
-      features = frozen.exact_probs(inputs)
+      features = heads.over_classes(frozen.exact_probs(inputs), classes)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -111,7 +114,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     else:
       fits = [*_trained_in_blocks(job, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
-      exact = frozen.exact_probs(inputs)
+      exact = heads.over_classes(frozen.exact_probs(inputs), classes)
       for fitted, y in zip(fits, downstream.labels(tasks)):
         fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])
@@ -133,7 +136,7 @@ def _law_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
 
   Joint probabilities are in units of their mean, times that of one mask: schedules are made for features of that size.
   """
-  _, frozen, method, _, _ = job
+  _, frozen, method, _, downstream = job
   settings, joint = job.trial.settings, METHODS[method].reads == 'joint'
   masks, sizes = settings.num_masks(method), dict(batch_size=settings.measure.batch_size)
   if frozen.name == 'exact':
@@ -141,7 +144,13 @@ def _law_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
   else:
     at_masks = mask_laws.joint_at_masks if joint else mask_laws.marginals_at_masks
     law = at_masks(frozen.model, frozen.params, inputs, masks, **sizes)
-  return law * settings.hmm.num_tokens ** (masks - 1) if joint else law
+  num_tokens, classes = settings.hmm.num_tokens, downstream.token_classes
+  if not joint:
+    return heads.over_classes(law.reshape(-1, masks, num_tokens), classes).reshape(len(inputs), -1)
+  law = law.reshape(-1, *[num_tokens] * masks) * num_tokens ** (masks - 1)
+  for _ in range(masks):
+    law = heads.over_classes(np.moveaxis(law, 1, -1), classes)
+  return law.reshape(len(inputs), -1)
 
 
 def _trained_in_blocks(

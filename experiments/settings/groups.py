@@ -196,6 +196,10 @@ class DownstreamSettings(Group):
   num_classes: int = setting('number of classes', least=2, most=1000)
   num_nonzero: int = setting('nonzero entries of mu, capped at its size', most=1_000_000)
   with_replacement: bool = setting('draw the places of the nonzero entries with replacement')
+  token_classes: int = setting(
+    'classes of tokens that predictions are summed over before a linear head; 0: none', least=0, earlier=0
+  )
+  partition: int = setting('number of the nested partition of tokens into such classes', least=0, earlier=0)
 
   def seen_length(self, prompt_length: int) -> int:
     """Tokens of a text that a model sees after a prompt, [MASK] included."""
