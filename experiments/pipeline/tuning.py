@@ -136,21 +136,14 @@ def _law_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
 
   Joint probabilities are in units of their mean, times that of one mask: schedules are made for features of that size.
   """
-  _, frozen, method, _, downstream = job
-  settings, joint = job.trial.settings, METHODS[method].reads == 'joint'
-  masks, sizes = settings.num_masks(method), dict(batch_size=settings.measure.batch_size)
+  settings, frozen, joint = job.trial.settings, job.frozen, METHODS[job.method].reads == 'joint'
+  masks = settings.num_masks(job.method)
   if frozen.name == 'exact':
     law = optimal_heads.exact_law_at_masks(frozen.params, inputs, masks, joint)
   else:
     at_masks = mask_laws.joint_at_masks if joint else mask_laws.marginals_at_masks
-    law = at_masks(frozen.model, frozen.params, inputs, masks, **sizes)
-  num_tokens, classes = settings.hmm.num_tokens, downstream.token_classes
-  if not joint:
-    return heads.over_classes(law.reshape(-1, masks, num_tokens), classes).reshape(len(inputs), -1)
-  law = law.reshape(-1, *[num_tokens] * masks) * num_tokens ** (masks - 1)
-  for _ in range(masks):
-    law = heads.over_classes(np.moveaxis(law, 1, -1), classes)
-  return law.reshape(len(inputs), -1)
+    law = at_masks(frozen.model, frozen.params, inputs, masks, batch_size=settings.measure.batch_size)
+  return law * settings.hmm.num_tokens ** (masks - 1) if joint else law
 
 
 def _trained_in_blocks(

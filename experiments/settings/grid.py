@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
-from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE, OF_SEQUENCE
+from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE
 from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
@@ -131,8 +131,8 @@ class Settings(groups.Experiment):
     self.require('downstream.token_classes', fits, f'0, or from 2 to the number of tokens, {self.hmm.num_tokens}')
     for name in used:
       method = METHODS[name]
-      sums = method.reads not in OF_SEQUENCE and method.fit != 'on_test' and name != 'own_head'
-      valid = f'0 for method {name}: only linear heads that are trained read sums over classes'
+      sums = method.reads in ('mask', 'representation', 'nearest') and name not in ('own_head', 'head_best')
+      valid = f'0 for method {name}, which cannot read sums over classes'
       self.require('downstream.token_classes', sums or not d.token_classes, valid)
       valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
       self.require('models', set(method.models) & {*self.models, NONE}, valid)

@@ -54,7 +54,6 @@ def _with_masks(model: MaskedLM, inputs: np.ndarray, masks: int) -> np.ndarray:
 
 
 def _probs_at(model: MaskedLM, params: Any, rows: np.ndarray, positions: np.ndarray, batch_size: int) -> np.ndarray:
-  """Predictions [n, Q V] in float64 at the same positions [Q] of each of the rows [n, T]."""
-  each = np.broadcast_to(positions, (len(rows), len(positions)))
-  probs = in_blocks(lambda block: token_probs(model, params, *block), (rows, each), batch_size)
+  """Predictions [n, Q V] in float64 at `positions` [Q] of rows [n, T]."""
+  probs = in_blocks(lambda block: token_probs(model, params, block, positions), rows, batch_size)
   return np.float64(probs).reshape(len(rows), -1)

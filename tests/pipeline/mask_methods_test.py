@@ -19,15 +19,13 @@ from hmm_jax.tuning.tasks import labelled
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 POINT, MODEL = Point(CHAIN.num_states), ExactModel(CHAIN.num_tokens)
-CLASSES = (0, 1, 0)
 
 
 @functools.cache
 def drawn():
-  """Settings of two masks, and the tasks of two mu that no number in G tells."""
-  sizes = dict(length=7, num_train=200, num_validation=8, num_test=100)
-  changes = {f'downstream__{name}': size for name, size in sizes.items()}
-  trial = Trial(settings_of('smoke', hmm__num_tokens=3, masks__number=2, **changes), POINT, 0)
+  """A trial of two masks, and tasks of two mu that no head on G gets right."""
+  sizes = dict(downstream__length=7, downstream__num_train=200, downstream__num_test=100)
+  trial = Trial(settings_of('smoke', hmm__num_tokens=3, masks__number=2, **sizes), POINT, 0)
   tasks = downstream.draw(trial.settings, POINT, (), CHAIN, trial.keys().downstream, trial.keys().tasks)
   weights = np.array([[[2, -1, -1, -1.5], [0] * 4], [[-1, 2, -2, 0], [0] * 4]])
   return trial, tasks._replace(tasks=[labelled(mu, tasks.label_probs(tasks.inputs)) for mu in weights])
@@ -46,53 +44,39 @@ def test_two_masks_decide_the_labels_that_one_does_not(method):
     assert one.measured['accuracy'] == 1 and 0.5 < other.measured['accuracy'] < 0.9
 
 
-@pytest.mark.parametrize('classes', [(), CLASSES])
 @pytest.mark.parametrize('name', ['exact', 'own'])
-def test_heads_read_laws_of_masks_and_of_classes(name, classes, monkeypatch):
+@pytest.mark.parametrize(('method', 'classes'), [('masks', ()), ('joint', ()), ('head', (0, 1, 0))])
+def test_heads_read_the_law_of_masks_or_of_classes(method, classes, name, monkeypatch):
   """Joint probabilities are 3 times as large as they are, as those of one mask."""
-  seen, inputs = [], drawn()[1].inputs
+  seen, inputs, law = [], drawn()[1].inputs, optimal_heads.exact_law_at_masks
   monkeypatch.setattr(tuning, '_train_starts', lambda job, tuner, features, _: seen.append(features) or 1 / 0)
-  for method in ('head', 'masks', 'joint'):
-    with pytest.raises(ZeroDivisionError):
-      tuned(method, name, classes)
-  sums = np.eye(3)[:, [0, 1, 2]] if not classes else np.array([[1, 0], [0, 1], [1, 0]])
-  marginals, joint = (optimal_heads.exact_law_at_masks(CHAIN, inputs, 2, joint) for joint in (False, True))
-  expected = (
-    optimal_heads.exact_probs(CHAIN, inputs) @ sums,
-    marginals @ np.kron(np.eye(2), sums),
-    3 * joint @ np.kron(sums, sums),
-  )
-  for features, law in zip(seen, expected, strict=True):
-    np.testing.assert_allclose(features, law, atol=1e-6)
+  with pytest.raises(ZeroDivisionError):
+    tuned(method, name, classes)
+  G = optimal_heads.exact_probs(CHAIN, inputs)
+  sums = np.stack([G[:, 0] + G[:, 2], G[:, 1]], 1)
+  expected = {'masks': law(CHAIN, inputs, 2, False), 'joint': 3 * law(CHAIN, inputs, 2, True), 'head': sums}
+  np.testing.assert_allclose(seen[0], expected[method], atol=1e-6)
 
 
 @pytest.mark.slow
-def test_a_head_behind_a_prompt_reads_classes_too():
-  """It is refitted on two numbers, as a converged head without a prompt."""
-  for method in ('prompt_refit', 'head_whitened'):
-    for one in tuned(method, classes=CLASSES):
-      assert one.trainable['head'].weights.shape == (2, 2)
+def test_a_head_behind_a_prompt_is_refitted_on_classes():
+  for one in tuned('prompt_refit', classes=(0, 1, 0)):
+    assert one.trainable['head'].weights.shape == (2, 2)
 
 
-def test_partitions_of_tokens_are_nested():
-  """Each class is a union of classes of a finer partition, two of which it joins at most."""
+def test_partitions_of_tokens_are_nested_and_even():
+  """A finer partition has one class more; each of its classes lies in a coarser one."""
   order = np.random.default_rng(0).permutation(10)
-  partitions = [np.array(downstream.nested_classes(order, count)) for count in range(10, 1, -1)]
+  partitions = [downstream.nested_classes(order, count) for count in range(10, 1, -1)]
   for fine, coarse in itertools.pairwise(partitions):
     assert len(set(zip(fine, coarse))) == len(set(fine)) == len(set(coarse)) + 1
-  other = settings_of(downstream__token_classes=5, downstream__partition=1)
-  classes = [
-    downstream._classes(one, drawn()[0].keys().tasks) for one in (settings_of(downstream__token_classes=5), other)
-  ]
-  assert [sorted(np.bincount(some)) for some in classes] == [[2] * 5] * 2 and classes[0] != classes[1]
+  assert [sorted(np.bincount(classes)) for classes in partitions[5:]] == [[2] * 5, [2, 2, 2, 4], [2, 4, 4], [4, 6]]
 
 
-@pytest.mark.parametrize(
-  ('method', 'changes', 'place'),
-  [('inner_prompt', {}, 1), ('prompt', {}, 0), ('prompt', dict(prompt__place='inner'), 1)],
-)
-def test_a_prompt_stands_where_its_method_or_setting_says(method, changes, place):
-  assert tuning.build(settings_of('smoke', **changes), POINT, MODEL, method).prompt.place == place
+@pytest.mark.parametrize(('method', 'place'), [('inner_prompt', 'before'), ('prompt', 'inner'), ('prompt', 'before')])
+def test_a_prompt_stands_where_its_method_or_setting_says(method, place):
+  tuner = tuning.build(settings_of(prompt__place=place), POINT, MODEL, method)
+  assert tuner.prompt.place == (method == 'inner_prompt' or place == 'inner')
 
 
 @pytest.mark.parametrize(
