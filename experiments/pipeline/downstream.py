@@ -9,7 +9,6 @@ from typing import NamedTuple
 import jax
 from jax import Array
 import numpy as np
-from numpy.typing import ArrayLike
 import scipy.special
 
 from experiments.settings.grid import Point, Settings
@@ -87,6 +86,7 @@ def draw(
   task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
+  order = jax.random.permutation(jax.random.fold_in(key_tasks, _FIRST_PARTITION + d.partition), settings.hmm.num_tokens)
   names = ('train', 'validation', 'test')
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None
@@ -101,17 +101,11 @@ def draw(
     concentration_name='read_probability' if reads_cells else 'entropy',
     most_concentration=1.0 if reads_cells else math.log(max(point.num_states, 2)),
     label_probs=label_probs,
-    token_classes=_classes(settings, key_tasks),
+    token_classes=nested_classes(order.tolist(), d.token_classes) if d.token_classes else (),
   )
 
 
-def _classes(settings: Settings, key: Array) -> tuple[int, ...]:
-  d, num_tokens = settings.downstream, settings.hmm.num_tokens
-  key = jax.random.fold_in(key, _FIRST_PARTITION + d.partition)
-  return nested_classes(jax.random.permutation(key, num_tokens), d.token_classes) if d.token_classes else ()
-
-
-def nested_classes(order: ArrayLike, count: int) -> tuple[int, ...]:
+def nested_classes(order: list[int], count: int) -> tuple[int, ...]:
   """The class of each token, after the two smallest have merged until `count` are left; the first if several tie.
 
   So the classes of fewer are unions of those of more.
@@ -119,12 +113,11 @@ def nested_classes(order: ArrayLike, count: int) -> tuple[int, ...]:
   >>> nested_classes([2, 0, 3, 1], 2)
   (0, 1, 0, 1)
   """
-  classes = [[token] for token in np.asarray(order).tolist()]
+  classes = [[token] for token in order]
   while len(classes) > count:
     first, second, *classes = sorted(classes, key=len)
     classes.append(first + second)
-  tokens, numbers = zip(*((token, number) for number, tokens in enumerate(classes) for token in tokens))
-  return tuple(np.array(numbers)[np.argsort(tokens)].tolist())
+  return tuple([token in tokens for tokens in classes].index(True) for token in range(len(order)))
 
 
 def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:

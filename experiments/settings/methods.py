@@ -111,7 +111,7 @@ METHODS = {
     'attention on constant G', 'tokens', '#882255', '<', '-.', ('attention',), models=('exact',)
   ),
   'masks': Method('masks', 'masks', '#CC79A7', 'p', '-', ('head', 'masks')),
-  'masks_converged': Method('masks, converged head', 'masks', '#CC79A7', 'p', ':', ('masks', 'converged'), 'whitened'),
+  'masks_converged': Method('masks, converged head', 'masks', '#CC79A7', 'h', ':', ('masks', 'converged'), 'whitened'),
   'joint': Method('joint law of masks', 'joint', '#117733', 'p', '--', ('head', 'masks')),
   'joint_converged': Method(
     'joint law of masks, converged head', 'joint', '#117733', 'H', ':', ('masks', 'converged'), 'whitened'

@@ -9,7 +9,6 @@ from typing import Any
 
 from jax import Array, lax
 import jax.numpy as jnp
-import numpy as np
 
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import check_widths, checked
@@ -43,8 +42,7 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
 def probs_before(hmm: Chain, between: Array, after: Array) -> Array:
   """P[H_1 | x_{2:}] of every middle with every end, [K, B, E], as in `leave_one_out_probs`.
 
-  K middles and B ends cost K + B passes: a middle passes on the matrix of what its ends may be. Differentiable as
-  `forward_backward`.
+  B ends cost B passes, and each pair one of the P rows between. Differentiable as `forward_backward`.
 
   Args:
     hmm: as in `forward_backward`.
@@ -90,28 +88,21 @@ def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: A
   """
   open_end = jnp.concatenate([before, ops.ones((1, *before.shape[1:]), before.dtype)])
   predicted, log_evidence, *_ = forward(ops, dtype, pi, A, open_end)
-  beta, evidence = _message(ops, A, after)
+  beta, evidence = _end(ops, A, after)
   return _normalised(ops, dtype, ops.times(predicted, beta), log_evidence + ops.log(evidence))
 
 
 def _before(ops: Arithmetic, dtype: Any, pi: Any, A: Any, between: Any, after: Any) -> tuple[Array, Array]:
-  """P[H_1 | x_{2:}] and the log-evidence as in `_between`, of rows [P, H, C, N, K, 1] from 2 on and those after them.
-
-  Nothing but the end is scaled: the rest of a message is at most 1, and at least the evidence.
-  """
-  beta, evidence = _message(ops, A, after)
-  step = lambda moves, row: (ops.matvec(A, ops.times(moves, row)), None)
-  # moves[i, ..., j] = P[rows so far, H_end = j | H = i], in place of an axis of ends.
-  identity = ops.encode(jnp.eye(len(beta), dtype=np.float64)).astype(beta.dtype)[:, None, None, None]
-  start = jnp.broadcast_to(identity, (*between.shape[1:-1], len(beta)))
-  moves, _ = scan(step, start, between, reverse=True)
-  of_pairs = ops.matvec(jnp.moveaxis(moves, -1, 1)[..., None], beta[:, None])[:, 0]
-  log_evidence = jnp.broadcast_to(ops.log(evidence), of_pairs.shape[2:])
-  return _normalised(ops, dtype, ops.times(pi, of_pairs), log_evidence)
+  """P[H_1 | x_{2:}] and the log-evidence as in `_between`, of rows [P, H, C, N, K, 1] from 2 on and of those after."""
+  shape = jnp.broadcast_shapes(between.shape[1:], after.shape[1:])
+  beta, evidence = _end(ops, A, after)
+  start = jnp.broadcast_to(beta, shape), jnp.broadcast_to(evidence, shape[2:])
+  beta, evidence = _message(ops, A, between, start)
+  return _normalised(ops, dtype, ops.times(pi, beta), ops.log(evidence))
 
 
-def _message(ops: Arithmetic, A: Any, after: Any) -> tuple[Array, Array]:
-  """beta(i) [H, C, N, 1, B], proportional to P[rows after | H = i], and its factor [N, 1, B]."""
+def _message(ops: Arithmetic, A: Any, rows: Any, start: tuple[Any, Any]) -> tuple[Array, Array]:
+  """beta(i) [H, C, N, K, B], proportional to P[rows | H = i], and its factor [N, K, B], from those of later rows."""
 
   def step(carry: Any, row: Any) -> Any:
     beta, evidence = carry
@@ -119,8 +110,13 @@ def _message(ops: Arithmetic, A: Any, after: Any) -> tuple[Array, Array]:
     scale = lax.stop_gradient(ops.total(moved))
     return (ops.over(moved, scale), ops.times(evidence, scale)), None
 
+  return scan(step, start, rows, reverse=True)[0]
+
+
+def _end(ops: Arithmetic, A: Any, after: Any) -> tuple[Array, Array]:
+  """The `_message` of rows after which there are none."""
   ones = lambda shape: ops.ones(shape, after.dtype)
-  return scan(step, (ones(after.shape[1:]), ones(after.shape[3:])), after, reverse=True)[0]
+  return _message(ops, A, after, (ones(after.shape[1:]), ones(after.shape[3:])))
 
 
 def _normalised(ops: Arithmetic, dtype: Any, joint: Any, log_evidence: Array) -> tuple[Array, Array]:

@@ -215,7 +215,7 @@ class ExactModel(MaskedLM):
   def predict_prompted(
     self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
   ) -> Array:
-    """Override with K + B passes instead of K B where the first token alone is read, a prompt beside it.
+    """Override with one pass for each text instead of K where the first token alone is read, a prompt beside it.
 
     `positions` is the numpy array [P] with `place` 0, or [0] with `place` 1.
     """

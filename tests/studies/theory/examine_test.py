@@ -163,7 +163,8 @@ def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
   assert not records['Theorem 3.3']['exists'] and '3.1' in records['Theorem 3.3']['reason']
   assert _right_everywhere(records, '3.6')
   masks = records['joint law of masks']
-  assert masks['masks'] == 2 and masks['ranks'][0] == 3 and masks['singular_value_ratios'][0] < 1e-12 and masks['proved']
+  assert masks['masks'] == 2 and masks['proved']
+  assert masks['ranks'][0] == 3 and masks['singular_value_ratios'][0] < 1e-12
   assert program['exists'] is False and sum(program['certificate']['weight']) == pytest.approx(1)
   # Texts of 4 tokens whose label is no near tie.
   hmm, texts = exact_hmm(problem), all_texts(3, 4).tolist()
