@@ -5,11 +5,14 @@ import itertools
 from bert_cases import random_params, SMALLEST
 from mask_chains import CHAIN
 import numpy as np
+import pytest
 from rationals import exact_hmm, path_weights
 
 from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel
 from hmm_jax.tuning.mask_laws import joint_at_masks, marginals_at_masks
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 V = CHAIN.num_tokens
 WORDS = [*itertools.product(range(V), repeat=2)]
