@@ -31,7 +31,7 @@ from experiments.settings import config as config_lib, help_text
 from experiments.settings.config import Flags
 from experiments.settings.fields import Ended, printable, require, SettingsError
 from experiments.settings.grid import Settings
-from experiments.settings.trial import chosen, trials
+from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 from hmm_jax._support import nan_guard
@@ -54,6 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def _main(argv: list[str]) -> None:
+  """Print help, or run the mode; raises one of _SENTENCES."""
   flags, config = config_lib.parse(argv, SETTINGS, _MODES)
   if flags.help:
     # The usage stands at the top of this file.
@@ -81,7 +82,8 @@ def _check_mode(flags: Flags, experiment: str) -> None:
 def run(settings: Any, workdir: pathlib.Path, flags: Flags) -> None:
   """Make the missing records, then tables and figures; raises SettingsError before anything is written."""
   study = EXPERIMENTS[settings.experiment]
-  numbers = [chosen(flags.trials, len(trials(settings)))] if settings.experiment in GRIDS else []
+  # Only a grid of trials takes numbers.
+  numbers = [trial_numbers(flags.trials, len(trials(settings)))] if settings.experiment in GRIDS else []
   jax_options.set_up(settings)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)

@@ -98,13 +98,11 @@ def pretrain(
 @functools.cache
 def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
   """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
-  mesh = sharding.make_mesh()
   muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
   corruption = Corruption(bert.num_tokens, **defaults.CORRUPTION)
-  train_steps = pretraining.make_train_steps(
-    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=mesh
+  return pretraining.make_programs(
+    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
-  return pretraining.make_init(bert, muon, mesh), train_steps
 
 
 class DownstreamTask(NamedTuple):
@@ -290,8 +288,9 @@ def tune(
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
-    data = params, tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME), taught, np.zeros(1, np.int32)
-    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, *data, 'tuning', ['the task']):
+    features = tuner_lib.frozen_features(tuner, params, shown, **_AT_A_TIME)
+    examples = tuner_lib.Examples(features, taught, np.zeros(1, np.int32), ['the task'])
+    for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, params, examples):
       if report and losses is not None:
         report(int(state.step), {'train_loss': float(losses[0])})
   tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)

@@ -6,7 +6,7 @@ import re
 from conftest import DOCS, ROOT
 
 
-def test_every_file_that_pages_link_to_is_there():
+def test_links_of_pages_lead_to_files():
   """At the top and in docs, folders below included."""
   for page in (*ROOT.glob('*.md'), *DOCS.rglob('*.md')):
     for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):

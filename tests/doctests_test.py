@@ -21,7 +21,7 @@ NAMES = [
 ]
 
 
-def test_the_public_names_are_what_the_library_offers():
+def test_the_api_pages_have_every_public_name():
   library = importlib.import_module('hmm_jax')
   offered = {name for name in library.__all__ if not inspect.ismodule(getattr(library, name))}
   assert {name for module, name in NAMES if module == 'hmm_jax'} == offered

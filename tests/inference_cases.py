@@ -1,11 +1,10 @@
 """Evidence and comparisons that the tests of inference share."""
 
-from conftest import compiling_fast, dirichlet_hmm
+from conftest import dirichlet_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.distributions import hmm as hmm_lib
 from hmm_jax.distributions.hmm import HMM
 
 
@@ -20,16 +19,11 @@ def stacked(cases):
   return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *cases)
 
 
-def paper_draw(num_states):
-  with compiling_fast():
-    return hmm_lib.random_hmm(jax.random.key(0), num_states, 10)
-
-
 # One chain of two states that never leaves its state, and evidence for the state that it is almost never in:
 # the only path left has probability 1e-120, and no product of two float32 messages can hold it.
-def surviving_path_case(power=-30):
-  chain = HMM(jnp.array([1, 10.0**power]), jnp.eye(2), jnp.eye(2))
-  alive = [1.0, 10.0**power]
+def surviving_path_case():
+  alive = [1.0, 1e-30]
+  chain = HMM(jnp.array(alive), jnp.eye(2), jnp.eye(2))
   return chain, jnp.array([alive, alive, alive, [0.0, 1.0], [1.0, 1.0]])
 
 

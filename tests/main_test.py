@@ -227,7 +227,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
   assert [record | named for record in records] == [record | named for record in expected]
 
 
-def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
+def test_a_run_resumes_after_its_time_budget_to_the_same_bits(finished, tmp_path):
   """Pretraining stops at its next checkpoint, with exit code 0 and what is left in the last line; then it goes on."""
   budget = (*PROMPT, f'--workdir={tmp_path}', '--config.time_budget=1e-9')
   *_, last = _finish(*budget).splitlines()
@@ -272,7 +272,7 @@ def settings():
   return types.SimpleNamespace(compilation_cache='', fast_compilation=True, debug_nans=False, deterministic=True)
 
 
-def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch, settings):
+def test_settings_that_decide_bits_are_applied_at_the_start(monkeypatch, settings):
   """The generator is pinned, and XLA is told to leave out what differs from run to run; the user's flags stay."""
   monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):

@@ -12,16 +12,19 @@ MASK = -1
 CELLS = {1: [0, 0, 0], 2: [0, 1, 0], 3: [2, 0, 1]}
 
 
-def dense_hmm(rng, num_cells, *, per_memory=False, memory_size=2, num_states=3, num_tokens=4):
-  """A numpy memory HMM without small probabilities, float64; the first state depends on the memory if `per_memory`."""
+def dense_hmm(rng, num_cells, *, per_memory=False, memory_size=2, num_tokens=4):
+  """A numpy memory HMM of three states without small probabilities, float64.
+
+  The first state depends on the memory if `per_memory`.
+  """
   memory_shape = (memory_size,) * num_cells
   dirichlet = lambda size, *shape: rng.dirichlet(np.ones(size), shape)
   return MemoryHMM(
     memory_probs=dirichlet(memory_size**num_cells).reshape(memory_shape),
-    initial_probs=dirichlet(num_states, *(memory_shape if per_memory else ())),
-    transition_matrix=dirichlet(num_states, num_states),
-    cell_index=np.array(CELLS[num_cells][:num_states]),
-    emission_matrix=dirichlet(num_tokens, memory_size, num_states),
+    initial_probs=dirichlet(3, *(memory_shape if per_memory else ())),
+    transition_matrix=dirichlet(3, 3),
+    cell_index=np.array(CELLS[num_cells]),
+    emission_matrix=dirichlet(num_tokens, memory_size, 3),
   )
 
 

@@ -71,11 +71,11 @@ def log_space_conditional(hmm, likelihoods):
   return log_space_posterior(hmm, likelihoods).leave_one_out_probs @ emission_matrix
 
 
-def cells_of(memory_shape, joint, xp=np):
-  """P[M_j = m] of each cell [..., N, M] from probabilities of joint states [..., E]; `xp=jnp` for derivatives."""
+def cells_of(memory_shape, joint):
+  """P[M_j = m] of each cell [..., N, M] from probabilities of joint states [..., E]."""
   values_NxC = np.indices(memory_shape).reshape(len(memory_shape), -1)
   is_held_NxMxC = values_NxC[:, None] == np.arange(memory_shape[0])[:, None]
-  return xp.einsum('...ch,nmc->...nm', joint.reshape(*joint.shape[:-1], values_NxC.shape[1], -1), is_held_NxMxC)
+  return np.einsum('...ch,nmc->...nm', joint.reshape(*joint.shape[:-1], values_NxC.shape[1], -1), is_held_NxMxC)
 
 
 def attention_by_the_paper(head, token_probs, tokens, temperature):

@@ -8,6 +8,7 @@ rows are divided by their exact sums.
 from fractions import Fraction
 import itertools
 
+from conftest import joint_hmm
 import numpy as np
 
 from hmm_jax._support.rational.algebra import as_fractions
@@ -17,16 +18,8 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 def exact_hmm(distribution: HMM | MemoryHMM) -> HMM:
   """An `HMM` of `Fraction`s over joint states (memory, state), each row divided by its exact sum."""
-  moves, num_configurations = as_fractions(distribution.transition_matrix), 1
-  emission_matrix = np.asarray(distribution.emission_matrix)
-  if isinstance(distribution, MemoryHMM):
-    values_NxC = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
-    read_CxH = values_NxC[np.asarray(distribution.cell_index)].T
-    num_configurations = len(read_CxH)
-    emission_matrix = emission_matrix[read_CxH, np.arange(len(moves))].reshape(-1, distribution.num_tokens)
-  # The memory stays as it is and the state moves.
-  transition_matrix = np.kron(np.diag(np.full(num_configurations, Fraction(1))), moves)
-  rows = as_fractions(distribution.joint_initial_probs), transition_matrix, as_fractions(emission_matrix)
+  hmm = joint_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
+  rows = map(as_fractions, hmm)
   return HMM(*(row / row.sum(-1, keepdims=True) for row in rows))
 
 

@@ -5,15 +5,14 @@ import functools
 import jax
 import numpy as np
 import rationals
+from theory_assumptions_cases import EXACT
 
 from experiments.studies.theory.problems import THEOREMS
 from hmm_jax.theory import families
-from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import StateProblem
 from hmm_jax.theory.theorems import Criteria
 
-EXACT = Thresholds(support=0.0, rank=1e-9)
 CRITERIA = Criteria(EXACT, tolerance=1e-9, max_nodes=10_000)
 CONDITIONING = 0.05
 FAMILIES = [(theorem.name, family) for theorem in THEOREMS for family in theorem.families]
@@ -55,17 +54,12 @@ def exact_posterior(problem, hmm, tokens):
   return by_cell.sum(tuple(axis for axis in range(by_cell.ndim) if axis != problem.cell))
 
 
-def states_by_position(problem, hmm, tokens, prompt=()):
-  """P[H_i | all but token i] [H] at each position, after prompt rows, in `Fraction`s."""
-  rows = [*prompt, *rationals.likelihood_rows(hmm, tokens)]
-  probs = [rationals.state_probs(hmm, rows, place, leave_out=True) for place in range(len(prompt), len(rows))]
-  return np.array([each.reshape(-1, problem.hmm.num_states).sum(0) for each in probs])
-
-
 def in_region_by_definition(problem, hmm, states, tokens):
   """True if x can occur and some position's state surely lies in H* (4.3), tokens V at the end not counted."""
   if not exact_posterior(problem, hmm, tokens).any():
     return False
-  outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
-  length = sum(token < problem.hmm.num_tokens for token in tokens)
-  return any(not probs[outside].any() for probs in states_by_position(problem, hmm, tokens)[:length])
+  rows, num_states = rationals.likelihood_rows(hmm, tokens), problem.hmm.num_states
+  positions = range(sum(token < problem.hmm.num_tokens for token in tokens))
+  joints = (rationals.state_probs(hmm, rows, position, leave_out=True) for position in positions)
+  outside = np.setdiff1d(np.arange(num_states), states)
+  return any(not joint.reshape(-1, num_states)[:, outside].any() for joint in joints)

@@ -5,7 +5,7 @@ HMMs, of the mean over each one's tasks. A negative step means that the next met
 to the test texts, so it counts with its accuracy on validation texts (`statistics.on_fresh_texts`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import itertools
 import textwrap
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures, report, statistics
-from experiments.analysis.report import Points
 from experiments.analysis.statistics import Interval
 from experiments.analysis.table import Table, table
 from experiments.settings.grid import Point
@@ -73,11 +72,18 @@ _HALO: list[matplotlib.patheffects.AbstractPathEffect] = [
 ]
 
 
-def levels(records: pd.DataFrame, way: Way) -> pd.DataFrame:
-  """Accuracies in percent, a row for each HMM: the mean over its tasks that have all stages of a way.
+def levels(records: pd.DataFrame, way: Way) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """Two frames of accuracies in percent: of the records, and with the bound on any linear head for the best head.
 
-  The columns are 100% and the stages in order.
+  A row for each HMM is the mean over its tasks that have all stages of a way. The columns are 100% and the stages in
+  order.
   """
+  bound = records.assign(accuracy=records['accuracy_at_most'].fillna(records['accuracy']))
+  return _levels(records, way), _levels(bound, way)
+
+
+def _levels(records: pd.DataFrame, way: Way) -> pd.DataFrame:
+  """The mean accuracies in percent, a row for each HMM, a column for each stage of the way; column 0 is 100 percent."""
   accuracy = records.pivot(index=[*_HMM, 'task'], columns=['model', 'method'], values='accuracy')
   of_tasks = 100 * accuracy.reindex(columns=[tuple(stage) for _, *stage in way]).dropna().astype(float)
   means = of_tasks.groupby(level=_HMM).mean().set_axis(range(1, len(way) + 1), axis=1)
@@ -85,33 +91,29 @@ def levels(records: pd.DataFrame, way: Way) -> pd.DataFrame:
   return means
 
 
-def lost(records: pd.DataFrame, way: Way) -> list[Interval]:
-  """The points of accuracy that each step of a way loses, with intervals over HMMs, stratified by distribution."""
-  return [_over_sizes(losses) for _, losses in _losses(records, way).items()]
+def lost(reached: pd.DataFrame) -> list[Interval]:
+  """The points of accuracy that each step of `levels` loses, with intervals over HMMs, stratified by distribution."""
+  return [_over_sizes(losses) for _, losses in _losses(reached).items()]
 
 
-def _losses(records: pd.DataFrame, way: Way) -> pd.DataFrame:
-  return -levels(records, way).diff(axis=1).drop(columns=0)
+def _losses(reached: pd.DataFrame) -> pd.DataFrame:
+  """The points that each step of `levels` loses, a row for each HMM; columns are numbers of steps, from 1 on."""
+  return -reached.diff(axis=1).drop(columns=0)
 
 
 def _over_sizes(values: pd.Series) -> Interval:
   return statistics.stratified(of_size for _, of_size in values.groupby(level=[*Point._fields]))
 
 
-def at_most(records: pd.DataFrame) -> pd.DataFrame:
-  """The records with the upper bound for any linear head in place of the accuracy of the best head found."""
-  return records.assign(accuracy=records['accuracy_at_most'].fillna(records['accuracy']))
-
-
-def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
+def largest_loss(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> tuple[str, float]:
   """The largest loss of the way, and the p-value that it exceeds 0 and all other losses; NaN if untestable.
 
-  The p-value is the largest of the t tests of these differences over HMMs, both with the best head found and with the
-  upper bound for any head; it is 1 if the two disagree on the largest loss. Heads between these two are not checked.
+  The p-value is the largest of the t tests of these differences over HMMs, both in the levels `reached` and in
+  `bound`, the two that `levels` returns; it is 1 if the two disagree on the largest loss. Heads
+  between these two are not checked.
   """
   names, p_values = set[str](), list[float]()
-  for rows in (records, at_most(records)):
-    losses = _losses(rows, way)
+  for losses in map(_losses, (reached, bound)):
     first = losses.mean().idxmax()
     # The largest itself is compared with 0.
     differences = -losses.sub(losses[first], axis=0)
@@ -123,30 +125,35 @@ def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
   return name, 1.0 if names else float(np.max(p_values))
 
 
-def _p_above(found: Interval) -> float:
+def _p_above(difference: Interval) -> float:
   """The two-sided p-value if the mean is above 0, and 0 for equal values; else 1."""
-  if found.mean <= 0:
+  if difference.mean <= 0:
     return 1.0
-  return found.p_value if found.standard_error else 0.0
+  return difference.p_value if difference.standard_error else 0.0
 
 
-def _complete(records: pd.DataFrame) -> Iterator[tuple[str, Way, Points]]:
-  """Title, way and records by distribution, for each way and kind of text whose stages were all run."""
-  points = statistics.by_point(records).items()
+def _budgets(
+  records: pd.DataFrame,
+) -> Iterator[tuple[str, str, Way, str, dict[str, tuple[pd.DataFrame, pd.DataFrame]]]]:
+  """The table's name, the title, the way, the heading and `levels` by label, of each way and text that was run whole.
+
+  A label names a distribution, and the heading says by what.
+  """
+  process, points = statistics.process(records), statistics.by_point(records)
   for (title, way), text in itertools.product(WAYS.items(), ('memory', 'vanilla')):
-    whole = {point: rows for point, rows in points if report.text_name(point) == text and len(levels(rows, way))}
+    of_text = {point: levels(rows, way) for point, rows in points.items() if report.text_name(point) == text}
+    whole = {point: both for point, both in of_text.items() if len(both[0])}
     if whole:
-      yield f'{title}, {text} text', way, whole
+      heading, labels = ('process', [process]) if process else _heading_and_labels([*whole])
+      name = f'budget_{way[-1][-1]}_{text}'
+      yield name, f'{title}, {text} text', way, heading, dict(zip(labels, whole.values()))
 
 
-def _heading_and_labels(points: Points) -> tuple[str, list[str]]:
+def _heading_and_labels(points: list[Point]) -> tuple[str, list[str]]:
   """What tells distributions of one kind of text apart, and the label of each.
 
-  It is the first of |H|, N and |M| in which all differ, else the whole distribution. A given process is the only one of
-  its run, and has its name.
+  It is the first of |H|, N and |M| in which all differ, else the whole distribution.
   """
-  if process := statistics.process(next(iter(points.values()))):
-    return 'process', [process]
   for field, name in (('num_states', '|H|'), ('num_cells', 'N'), ('memory_size', '|M|')):
     values = [str(getattr(point, field)) for point in points]
     if len(set(values)) == len(values):
@@ -156,16 +163,13 @@ def _heading_and_labels(points: Points) -> tuple[str, list[str]]:
 
 def tables(records: pd.DataFrame) -> dict[str, Table]:
   """A table for each way and kind of text whose stages were all run: a row for each distribution, and one for all."""
-  titles, rows, tests = {}, dict[str, list[report.Row]](), list[tuple[report.Row, str, float]]()
-  for title, way, points in _complete(records):
-    name, sizes = _heading_and_labels(points)
-    groups = list(zip(sizes, points.values()))
-    if len(points) > 1:
-      groups.append(('all', pd.concat(points.values())))
-    of_way = f'budget_{way[-1][-1]}_{report.text_name(next(iter(points)))}'
-    titles[of_way] = title
-    rows[of_way] = [{name: size} | _row(of_group, way) for size, of_group in groups]
-    tests += [(row, *largest_loss(of_group, way)) for row, (_, of_group) in zip(rows[of_way], groups)]
+  made, tests = dict[str, tuple[str, list[report.Row]]](), list[tuple[report.Row, str, float]]()
+  for name, title, way, heading, groups in _budgets(records):
+    if len(groups) > 1:
+      groups['all'] = tuple(map(pd.concat, zip(*groups.values())))
+    rows = [{heading: label} | _row(way, *group) for label, group in groups.items()]
+    made[name] = title, rows
+    tests += [(row, *largest_loss(way, *group)) for row, group in zip(rows, groups.values())]
   # Corrected over all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
     row['largest'] = loss if p_value < report.LEVEL else 'not significant'
@@ -173,33 +177,32 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   whole = (
     f'Accuracy lost in points, mean ± half-width of the 95% interval over {over}; largest loss with p < 0.05 (Holm)'
   )
-  return {name: table(f'{whole}: {title}', rows[name]) for name, title in titles.items()}
+  return {name: table(f'{whole}: {title}', rows) for name, (title, rows) in made.items()}
 
 
-def _row(records: pd.DataFrame, way: Way) -> report.Row:
-  reached = levels(records, way)
+def _row(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> report.Row:
+  """The number of HMMs, each loss with its interval, and the accuracy at the end of the way."""
   row = {'n': str(len(reached))}
-  for (loss, model, method), interval in zip(way, lost(records, way)):
+  for (loss, model, method), interval in zip(way, lost(reached)):
     row[f'{loss}\nto {METHODS[method].label}, {report.MODEL_NAMES[model]}'] = str(interval)
     if method == 'head_best':
-      row['of that\nproven'] = str(lost(at_most(records), way)[0])
+      row['of that\nproven'] = str(lost(bound)[0])
   return row | {'accuracy': f'{reached[len(way)].mean():.1f}'}
 
 
 @figures.styled
 def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """A panel for each way and kind of text: the steps at each distribution; None if no way has all stages."""
-  drawn = list(_complete(records))
+  drawn = list(_budgets(records))
   if not drawn:
     return None
   over = f'{statistics.trial_name(records)}s'
   whole, panels = figures.panels(settings, rows=len(drawn))
-  for axes, (title, way, points) in zip(panels, drawn):
-    _draw(axes, way, list(points.values()))
-    name, sizes = _heading_and_labels(points)
-    axes.set_xticks(range(len(sizes)), sizes)
-    axes.set(xlabel=name, ylabel='test accuracy (%)')
-    counts = [len(levels(rows, way)) for rows in points.values()]
+  for axes, (_, title, way, heading, groups) in zip(panels, drawn):
+    _draw(axes, way, *zip(*groups.values()))
+    axes.set_xticks(range(len(groups)), [*groups])
+    axes.set(xlabel=heading, ylabel='test accuracy (%)')
+    counts = [len(reached) for reached, _ in groups.values()]
     axes.set_title(textwrap.fill(f'{title}; {figures.counted(counts, over, spread=False)}', 66))
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(axes)
@@ -234,13 +237,13 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   return whole
 
 
-def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
+def _draw(axes: Axes, way: Way, reached: Sequence[pd.DataFrame], bounds: Sequence[pd.DataFrame]) -> None:
   """Draw the steps of each distribution side by side, from start to end; a gain is hollow."""
   width = 0.84 / len(way)
-  ends = np.array([levels(records, way).mean() for records in groups]).T
-  half_widths = np.array([[interval.half_width for interval in lost(records, way)] for records in groups]).T
+  ends = np.array([of_group.mean() for of_group in reached]).T
+  half_widths = np.array([[interval.half_width for interval in lost(of_group)] for of_group in reached]).T
   for index, ((loss, _, method), half_width) in enumerate(zip(way, half_widths)):
-    at = np.arange(len(groups)) + width * (index - (len(way) - 1) / 2)
+    at = np.arange(len(reached)) + width * (index - (len(way) - 1) / 2)
     start, end, (colour, hatch) = ends[index], ends[index + 1], _STYLES[loss]
     # The legend shows a loss, also where the first step is a gain.
     for gains, face, edge in ((False, colour, 'white'), (True, 'white', colour)):
@@ -253,6 +256,6 @@ def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
     for artist in error.get_children():
       artist.set_path_effects(_HALO)
     if method == 'head_best':
-      proven = [levels(at_most(records), way)[1].mean() for records in groups]
+      proven = [bound[1].mean() for bound in bounds]
       line |= dict(linestyle=(0, (2, 1)), path_effects=_HALO, zorder=6, label='proven degeneracy')
       axes.hlines(proven, at - 0.6 * width, at + 0.6 * width, **line)

@@ -40,13 +40,9 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| by method and model; without the exact model and another BERT beside an untrained one."""
-  figure, (axes,) = panels(settings)
   if (records['model'] == 'untrained').any():
     records = records[records['model'].isin(['bert', 'untrained', 'own', 'none'])]
-  records = _paper_records(_placed(records, 'figure_3_left'), 'left')
-  _draw_methods(axes, records)
-  if settings.paper_overlay:
-    _draw_paper(axes, records, 'left')
+  figure, axes, records = _panel_of_figure_3('left', records, settings)
   if records['place'].min() <= 10 <= records['place'].max():
     # Past |X| = 10 the emission rows cannot be independent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
@@ -58,13 +54,21 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
 @styled
 def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
-  figure, (axes,) = panels(settings)
-  records = _paper_records(_placed(records, 'figure_3_right'), 'right')
-  _draw_methods(axes, records)
-  if settings.paper_overlay:
-    _draw_paper(axes, records, 'right')
+  figure, _, records = _panel_of_figure_3('right', records, settings)
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
+
+
+def _panel_of_figure_3(
+  panel: str, records: pd.DataFrame, settings: FigureSettings
+) -> tuple[matplotlib.figure.Figure, Axes, pd.DataFrame]:
+  """An unfinished figure of the lines of a panel, 'left' or 'right', its axes, and the records drawn."""
+  figure, (axes,) = panels(settings)
+  records = _paper_records(_placed(records, f'figure_3_{panel}'), panel)
+  _draw_methods(axes, records)
+  if settings.paper_overlay:
+    _draw_paper(axes, records, panel)
+  return figure, axes, records
 
 
 @styled
@@ -142,8 +146,8 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
     for model, of_model in rows.groupby('model'):
       _draw_profile(axes, of_model, _shown(style, model), f'{point}, {_MODEL_NAMES[model]}')
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
-  axes.set_ylabel('mean attention weight (uniform = 1)')
+  place = r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell'
+  axes.set(xlabel=place, ylabel='mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
   finish(figure, chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions')
   return figure
@@ -208,18 +212,18 @@ def draw_line(
     for artist in artists:
       artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
 
-  found = {place: interval(values) for place, values in samples.items()}
-  move(axes.plot(list(found), [one.mean for one in found.values()], label=label, zorder=3, **style), beside)
+  intervals = {place: interval(values) for place, values in samples.items()}
+  move(axes.plot(list(intervals), [each.mean for each in intervals.values()], label=label, zorder=3, **style), beside)
   colour = style['color']
   dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
-  for place, one in found.items():
-    if len(one.values) >= LEAST_FOR_INTERVAL:
-      lengths = np.abs(one.ends - one.mean)[:, None]
-      bar = axes.errorbar(place, one.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
+  for place, each in intervals.items():
+    if len(each.values) >= LEAST_FOR_INTERVAL:
+      lengths = np.abs(each.ends - each.mean)[:, None]
+      bar = axes.errorbar(place, each.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
       move(bar.get_children(), beside)
-    elif len(one.values) > 1:
-      places, fill = [place] * len(one.values), style.get('markerfacecolor', colour)
-      move(axes.plot(places, one.values, markerfacecolor=fill, **dot), beside - 4)
+    elif len(each.values) > 1:
+      places, fill = [place] * len(each.values), style.get('markerfacecolor', colour)
+      move(axes.plot(places, each.values, markerfacecolor=fill, **dot), beside - 4)
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
@@ -309,15 +313,16 @@ def trim_percent_ticks(axes: Axes) -> None:
 def _finish(
   figure: matplotlib.figure.Figure, records: pd.DataFrame, label: str, unit: str = 'test accuracy (%)'
 ) -> None:
+  """Finish a figure of one panel: a tick at each place, none above 100%, labels, caption and legend."""
   (axes,) = figure.axes
   axes.set_xticks(sorted({x for line in axes.lines for x in np.asarray(line.get_xdata())}))
   trim_percent_ticks(axes)
-  axes.set_xlabel(label)
-  axes.set_ylabel(unit)
+  axes.set(xlabel=label, ylabel=unit)
   finish(figure, records, _counted(records))
 
 
 def _counted(records: pd.DataFrame, spread: bool = True) -> str:
+  """`counted` of the units of placed records."""
   counts = records.groupby(list(Point._fields))['unit'].nunique()
   trial = statistics.trial_name(records)
   unit = f'{trial}s' if records['trial'].nunique() > 1 else f'tasks of one {trial} per size'
@@ -332,13 +337,12 @@ def counted(counts: list[int], unit: str, spread: bool = True) -> str:
   return f'{unit}: n = {f"{few} to " * (few < most)}{most}{shown and ", "}{shown}'
 
 
-@styled
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
   """Write the figure in each of FORMATS, the same bytes for the same records."""
-  paths = [stem.with_suffix(f'.{extension}') for extension in FORMATS]
-  for path, extension in zip(paths, FORMATS):
+  paths = {extension: stem.with_suffix(f'.{extension}') for extension in FORMATS}
+  for extension, path in paths.items():
     files.write_whole(path, as_bytes(figure, extension))
-  return paths
+  return list(paths.values())
 
 
 @styled

@@ -13,7 +13,7 @@ import scipy.stats
 
 from experiments.analysis import report
 from experiments.analysis.statistics import select
-from experiments.analysis.table import number, Table, table
+from experiments.analysis.table import format_number, Table, table
 
 # The texts of the paper: a scale of ours that is compared with each, and its tasks of a size.
 _TEXTS = {'later text': ('paper', 20), 'first text': ('paper_v1', 5)}
@@ -33,29 +33,31 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
 
 
 def _rows(records: pd.DataFrame) -> Iterator[report.Row]:
+  """A row for each text of the paper and |H|: the share fitted to its prompt, its head and spread, and predictions."""
+  # Pairs of mean and SD, here and below.
   plateau = _moments(select(records, method='prompt'), 'majority_accuracy')
   for text, (scale, num_tasks) in _TEXTS.items():
-    head, prompt = (report.paper('left', name, scale) for name in ('head', 'prompt'))
-    errors = [
-      {size: width / scipy.stats.t.isf(0.025, num_tasks - 1) for size, width in widths.items()}
-      for widths in (report.paper('left', name, scale, 'ci95') for name in ('head', 'prompt'))
-    ]
+    head, prompt, *half_widths = (
+      report.paper('left', name, scale, statistic) for statistic in ('mean', 'ci95') for name in ('head', 'prompt')
+    )
+    # Half-widths of the 95% intervals over standard errors.
+    critical = scipy.stats.t.isf(0.025, num_tasks - 1)
     for size, of_size in records.groupby('num_states'):
       if size not in prompt:
         continue
       our_head, our_prompt = (_moments(select(of_size, method=name), 'accuracy') for name in ('head', 'prompt'))
       share = float(np.clip((prompt[size] - plateau[0]) / (our_prompt[0] - plateau[0]), 0, 1))
       mean, spread = mixed(share, our_head, plateau)
-      of_head, of_prompt = (of_size.get(size, np.nan) for of_size in errors)
+      of_head, of_prompt = (of_size.get(size, np.nan) / critical for of_size in half_widths)
       yield {
         'text': text,
         '|H|': str(size),
         'f': f'{share:.2f}',
         'head\npredicted': f'{mean:.1f}',
         'head\npaper': f'{head[size]:.1f}',
-        'SE': number(spread / math.sqrt(num_tasks) if np.isnan(of_head) else of_head, '.1f'),
+        'SE': format_number(spread / math.sqrt(num_tasks) if np.isnan(of_head) else of_head, '.1f'),
         'SD of prompt\npredicted': f'{mixed(share, our_prompt, plateau)[1]:.1f}',
-        'SD of prompt\npaper': number(of_prompt * math.sqrt(num_tasks), '.1f'),
+        'SD of prompt\npaper': format_number(of_prompt * math.sqrt(num_tasks), '.1f'),
         'SD of prompt\nours': f'{our_prompt[1]:.1f}',
       }
 

@@ -1,6 +1,6 @@
 """The tables of a grid of trials, only from records."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 import itertools
 import json
 import pathlib
@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval
-from experiments.analysis.table import number, Table, table
+from experiments.analysis.table import format_number, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS
 
@@ -96,15 +96,15 @@ Row = dict[str, str]
 Points = dict[Point, pd.DataFrame]
 
 
-def paper(panel: str, name: str, scale: str, what: str = 'mean') -> dict[int, float]:
-  """Accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
+def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[int, float]:
+  """The 'mean' accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
 
   Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
   """
   # `paper_v1` is compared with the first text's figure, every other scale with the later text's.
   shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
   sizes = shown['num_states' if panel == 'left' else 'memory_times_states']
-  return dict(zip(sizes, shown[name][what] or ()))
+  return dict(zip(sizes, shown[name][statistic] or ()))
 
 
 def text_name(point: Point) -> str:
@@ -133,7 +133,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'controls': [_control_row(point, points, main) for point in points if records['model'].isin(_CONTROLS).any()],
     'head_sizes': [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
     'nearest_tokens': [
-      _name_of(Point(*point), points) | {f'k = {count}': number(share, '.1f') for count, share in shares.items()}
+      _name_of(Point(*point), points) | {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
       for point, shares in changed_shares(records).iterrows()
     ],
     'diagnostics': [_name_of(point, points) | _method_cells(rows, beyond) for point, rows in points.items() if beyond],
@@ -147,26 +147,21 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
   vanilla text have no HMM in common, so they are compared by Welch's test.
   """
-  itself = {point: point for point in statistics.by_point(records)}
-  vanilla = {point: Point(point.joint_states) for point in itself if point.memory_size}
-  on_bert, paired = ('bert', 'bert'), statistics.paired_difference
+  vanilla = {point: Point(point.joint_states) for point in statistics.by_point(records) if point.memory_size}
   return (
-    _differences(records, '{} - {}', on_bert, _PAIRED, itself, paired)
-    | _differences(records, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference)
-    | _differences(records, '{} - {}, own model', ('own', 'own'), _PAIRED, itself, paired)
+    _differences(records, '{} - {}', ('bert', 'bert'), _PAIRED)
+    | _differences(records, 'memory {} - vanilla {}', ('bert', 'bert'), _OF_TEXTS, vanilla)
+    | _differences(records, '{} - {}, own model', ('own', 'own'), _PAIRED)
   )
 
 
 def further_contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
-  itself, by_title = {point: point for point in statistics.by_point(records)}, dict[str, dict[Point, Interval]]()
-  for title, models, pairs in (
-    ('{} - {}', ('bert', 'bert'), _PAIRED_BEYOND),
-    ('{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED),
-    ('{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT),
-  ):
-    by_title |= _differences(records, title, models, pairs, itself, statistics.paired_difference)
-  return by_title
+  return (
+    _differences(records, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND)
+    | _differences(records, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED)
+    | _differences(records, '{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT)
+  )
 
 
 def _differences(
@@ -174,12 +169,16 @@ def _differences(
   title: str,
   models: tuple[str, str],
   pairs: Sequence[tuple[str, str]],
-  beside: dict[Point, Point],
-  difference: Callable[[pd.DataFrame, pd.DataFrame], Interval],
+  beside: dict[Point, Point] | None = None,
 ) -> dict[str, dict[Point, Interval]]:
-  """The difference of each pair of methods, each on its model, by its title, where both sides were run."""
+  """The difference of each pair of methods, each on its model, by its title, where both sides were run.
+
+  It is paired by task, unless the second method has distributions of its own, `beside` those of the first.
+  """
   by_title: dict[str, dict[Point, Interval]] = {}
-  for (minuend, subtrahend), (point, second) in itertools.product(pairs, beside.items()):
+  difference = statistics.unpaired_difference if beside else statistics.paired_difference
+  seconds = {point: point for point in statistics.by_point(records)} if beside is None else beside
+  for (minuend, subtrahend), (point, second) in itertools.product(pairs, seconds.items()):
     both = _on(models[0], records, point, minuend), _on(models[1], records, second, subtrahend)
     if all(map(len, both)):
       name = title.format(METHODS[minuend].label, METHODS[subtrahend].label)
@@ -203,9 +202,9 @@ def _difference_rows(points: Points, by_title: dict[str, dict[Point, Interval]],
         heading: title if point == next(iter(differences)) else '',
         **_name_of(point, points),
         'difference': str(difference),
-        'p, Holm': number(p_value, '.2g'),
+        'p, Holm': format_number(p_value, '.2g'),
         'sizes': str(len(differences)),
-        'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f'),
+        'detectable': format_number(difference.minimum_effect(LEVEL / len(differences)), '.1f'),
       }
 
 
@@ -242,10 +241,10 @@ def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Ite
       heading: title,
       'n': str(len(difference.values)),
       'difference': str(difference),
-      'p, Holm': number(p_values[0], '.2g'),
-      'detectable': number(difference.detectable(LEVEL / len(by_title)), '.1f'),
-      'Spearman': number(correlation, '.2f'),
-      'p of the trend, Holm': number(p_values[1], '.2g'),
+      'p, Holm': format_number(p_values[0], '.2g'),
+      'detectable': format_number(difference.minimum_effect(LEVEL / len(by_title)), '.1f'),
+      'Spearman': format_number(correlation, '.2f'),
+      'p of the trend, Holm': format_number(p_values[1], '.2g'),
     }
 
 
@@ -258,7 +257,7 @@ def _control_row(point: Point, points: Points, main: Collection[str]) -> Row:
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for model in _CONTROLS:
     mean = statistics.select(rows, model=model)['kl_at_mask'].mean()
-    row[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = number(mean, '.3f')
+    row[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = format_number(mean, '.3f')
   return row
 
 
@@ -281,7 +280,7 @@ def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
 
 def _name_of(point: Point, points: Points) -> Row:
   """The distribution, and its number of units."""
-  has_memory = any(point.memory_size for point in points)
+  has_memory = any(other.memory_size for other in points)
   return {
     'process': statistics.process(points[point]),
     'text': text_name(point) if has_memory else '',
@@ -313,7 +312,7 @@ def _accuracy_row(point: Point, points: Points, main: Collection[str]) -> Row:
     ('excess\nMLM loss', 'bert', 'excess_mlm_loss'),
     ('KL at [MASK]\nown model', 'own', 'kl_at_mask'),
   ):
-    row[title] = number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
+    row[title] = format_number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
   return row
 
 
@@ -322,18 +321,18 @@ def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
 
   The paper's half-width counts as 0 if it is unknown.
   """
-  panel = 'right' if any(point.memory_size for point in points) else 'left'
+  panel = 'right' if any(other.memory_size for other in points) else 'left'
   rows = points[point]
   for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
     ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
-    by_size = (paper(panel, name, rows['scale'].iloc[0], what) for what in ('mean', 'ci95'))
+    by_size = (paper(panel, name, rows['scale'].iloc[0], statistic) for statistic in ('mean', 'ci95'))
     mean, half_width = (values.get(point.joint_states, np.nan) for values in by_size)
     is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
     yield {
       'method': METHODS[method].label,
       **_name_of(point, points),
       'ours': str(ours),
-      'paper': number(mean, ''),
-      'difference': number(ours.mean - mean, '+.1f'),
+      'paper': format_number(mean, ''),
+      'difference': format_number(ours.mean - mean, '+.1f'),
       'apart': 'yes' if is_apart else 'no',
     }

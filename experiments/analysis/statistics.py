@@ -45,7 +45,7 @@ class Interval(NamedTuple):
       return np.nan
     return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
 
-  def detectable(self, level: float) -> float:
+  def minimum_effect(self, level: float) -> float:
     """The minimum detectable effect: the least true difference found with 80% power at `level`, given this spread.
 
     It solves P[t^2 > c^2] = 0.8 for delta, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above
@@ -123,11 +123,6 @@ def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
   # Without any spread they do not matter.
   weights = variances if variances.any() else np.ones_like(variances)
   return float(np.sqrt(variances.sum())), float(weights.sum() ** 2 / (weights**2 / degrees).sum())
-
-
-def share_interval(count: int, total: int) -> tuple[float, float]:
-  """The 95% interval of a share, of `count` in `total` independent draws (Clopper and Pearson 1934)."""
-  return scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
 
 
 def with_unit(records: pd.DataFrame) -> pd.DataFrame:

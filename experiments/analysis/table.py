@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
-from experiments.analysis import statistics
 from experiments.settings.fields import printable
 
 # Columns of words wrap at this width, and titles at that of a page.
@@ -57,16 +57,16 @@ def _escaped(text: str) -> str:
   return re.sub(r'[|*]', r'\\\g<0>', text).replace('\n', ' ')
 
 
-def number(value: float, form: str) -> str:
+def format_number(value: float, form: str) -> str:
   """A number in a format; '' for NaN."""
   return '' if np.isnan(value) else f'{value:{form}}'
 
 
 def share(flags: Sequence[bool]) -> str:
-  """'12/40 [17, 47]': how many, with the 95% Clopper-Pearson interval of the share in percent; '' of none."""
+  """'12/40 [17, 47]': how many, with the Clopper-Pearson 95% interval of the share in percent; '' of none."""
   if not len(flags):
     return ''
-  low, high = statistics.share_interval(int(sum(flags)), len(flags))
+  low, high = scipy.stats.binomtest(int(sum(flags)), len(flags)).proportion_ci(0.95, method='exact')
   return f'{sum(flags)}/{len(flags)} [{100 * low:.0f}, {100 * high:.0f}]'
 
 

@@ -69,9 +69,9 @@ def train(
   """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(len(labels)))
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
-  members = [f'problem {problem}' for problem in range(len(labels))]
-  data = frozen, features, labels[:, None], np.zeros(1, np.int32)
-  states = tuner_lib.fit((keys, orders), tuner, schedule, *data, name, members, (_init, _epoch))
+  names = [f'problem {problem}, {name}' for problem in range(len(labels))]
+  examples = tuner_lib.Examples(features, labels[:, None], np.zeros(1, np.int32), names)
+  states = tuner_lib.fit((keys, orders), tuner, schedule, frozen, examples, (_init, _epoch))
   epochs = followed(states, schedule.num_epochs, name, reporter)
   fresh, _ = next(epochs)
   # Copied before it is donated to the first epoch.
@@ -90,6 +90,7 @@ def prompted(tuner: tuner_lib.Tuner, prompts: np.ndarray, frozen: Any, inputs: n
   """Token probabilities [problems, n, V] at the [MASK] of inputs [problems, n, T] after prompts [problems, P, E]."""
   assert tuner.model is not None
   count, num_tokens = len(prompts), tuner.model.num_tokens
+  # The scores of this head are the probabilities that it reads.
   identity = np.tile(np.eye(num_tokens, dtype=np.float32), (count, 1, 1, 1))
-  reading = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
-  return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': reading}, frozen, inputs)
+  head = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
+  return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': head}, frozen, inputs)

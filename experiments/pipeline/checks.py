@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import contextlib
+import dataclasses
 from typing import Any
 
 import jax
@@ -23,10 +24,10 @@ def check_grid(settings: Settings) -> None:
 def check_draws(settings: Settings) -> None:
   """Raise SettingsError if something of the user's own does not serve, or no process of the grid carries a task."""
   process_of: Callable[[Trial], Distribution] = trial_lib.drawn_distribution
-  what: tuple[str, Any] = 'hmm', settings.hmm.temperatures
+  named: tuple[str, Any] = 'hmm', dataclasses.asdict(settings.hmm)
   if settings.distribution:
     distribution = data.check_process(settings)
-    process_of, what = lambda _: distribution, ('distribution', settings.distribution)
+    process_of, named = lambda _: distribution, ('distribution', settings.distribution)
   if settings.own_head:
     code.check_head(settings)
   drawn = trials(settings)
@@ -39,7 +40,7 @@ def check_draws(settings: Settings) -> None:
     raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
   num_nonzero = f'downstream.num_nonzero is {settings.downstream.num_nonzero}'
   valid = f'a process whose texts get two labels under some mu ({num_nonzero}); every draw gave one label'
-  require(has_tasks, *what, valid)
+  require(has_tasks, *named, valid)
 
 
 def _has_tasks(trial: Trial, distribution: Distribution) -> bool:

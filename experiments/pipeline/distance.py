@@ -43,7 +43,7 @@ def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) 
   """The ideal model's predictions on what pretrained models are measured on."""
   settings, measure = trial.settings, trial.settings.measure
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
-  chunks = measure.num_chunks, settings.corpus, settings.corruption()
+  chunks = measure.num_chunks, settings.corpus, settings.pretrain.corruption(settings.hmm.num_tokens)
   return (
     jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *chunks)),
     bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),

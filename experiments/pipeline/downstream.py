@@ -54,10 +54,6 @@ class Downstream(NamedTuple):
     """Labels [K, n] of these tasks."""
     return np.stack([self.tasks[task].labels for task in tasks])
 
-  def other_task(self, number: int) -> int:
-    """The other number of a task's pair: (0, 1), (2, 3), ..."""
-    return number ^ 1
-
 
 def draw(
   settings: Settings,
@@ -69,7 +65,8 @@ def draw(
 ) -> Downstream:
   """The inputs and the tasks of a trial.
 
-  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`.
+  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`. `key` decides the texts, and
+  `key_tasks` with its number mu of a task. Only `methods` that profile attention have a concentration.
   """
   d, reads_cells = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
@@ -94,7 +91,7 @@ def draw(
     concentration = _concentration(settings, point, distribution, inputs[splits['test']])
   return Downstream(
     inputs=inputs,
-    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **task_settings) for key in keys],
+    tasks=[tasks_lib.draw_task(key_task, state_probs, d.num_train, **task_settings) for key_task in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,

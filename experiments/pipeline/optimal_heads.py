@@ -166,6 +166,7 @@ def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
 def _fitted(
   settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits, ridge: float, fit: Any
 ) -> Fitted:
+  """The head that `fit` converges to on the training inputs, and its answers on all of them."""
   train = splits['train']
   head, gradient_norm, _ = _converged(settings, features, labels, ridge, train, fit)
   scores = features.astype(np.float64) @ head.weights + head.bias
@@ -183,7 +184,8 @@ def heads_on_test(
   masked state is exactly linear in G, its head competes too, on inputs whose label is certain despite rounding.
   """
   splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
-  states, probs = tasks_lib.first_state_probs(distribution, inputs), exact_probs(distribution, inputs)
+  states = tasks_lib.first_state_probs(distribution, inputs)
+  probs = states @ np.asarray(distribution.joint_emission_matrix, np.float64)
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
   reach = reachable(hmm, inputs.shape[1] - 1)
   fits = []
@@ -208,6 +210,7 @@ def heads_on_test(
 def _best_of_search(
   settings: Settings, distribution: Distribution, probs: np.ndarray, labels: np.ndarray, length: int, splits: Splits
 ) -> best_head.BestHead:
+  """`best_head` on the test inputs, from heads converged on training and on test inputs by several ridges."""
   s, test = settings.on_test, splits['test']
   fits = [(settings.converged.ridge, splits['train']), *((ridge, test) for ridge in s.ridges)]
   starts = [_converged(settings, probs, labels, *fit).head for fit in fits]

@@ -25,12 +25,10 @@ from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
 from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
 from hmm_jax.models.model import MaskedLM
-from hmm_jax.models.pretraining import params_here, training_calls
+from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
-
-State = pretraining_lib.TrainState
 
 
 class OutOfTime(Exception):
@@ -111,20 +109,18 @@ def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
 def compiled(
   bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh
 ) -> tuple[
-  Callable[[Array], State],
-  Callable[[State, Array, Array], tuple[State, Array]],
+  Callable[[Array], TrainState],
+  Callable[[TrainState, Array, Array], tuple[TrainState, Array]],
 ]:
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
-  optimizer = settings.gradient_transformation(num_steps)
-  train_steps = pretraining_lib.make_train_steps(
+  return pretraining_lib.make_programs(
     bert,
-    optimizer,
+    settings.gradient_transformation(num_steps),
     settings.corruption(bert.num_tokens),
     batch_size=settings.batch_size,
     steps_per_call=settings.steps_per_call,
     mesh=mesh,
   )
-  return pretraining_lib.make_init(bert, optimizer, mesh), train_steps
 
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
@@ -139,13 +135,13 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 
 def program(
   settings: Settings, text: Text, key: Array
-) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
+) -> tuple[Callable[[Array], TrainState], Array, Callable[[], Callable[[TrainState], tuple[TrainState, Array]]]]:
   """The init of a pretraining, its key, and a function that draws the corpus and returns the steps on it."""
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = _keys(key)
 
-  def on_corpus() -> Callable[[State], tuple[State, Array]]:
+  def on_corpus() -> Callable[[TrainState], tuple[TrainState, Array]]:
     if isinstance(text, np.ndarray):
       chunks = in_chunks(text, settings.corpus.chunk_length)
     else:
@@ -187,8 +183,7 @@ def pretrained_params(
       shapes = jax.eval_shape(init, key_params)
       like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
       state, metrics = saved.restore(like) or (init(key_params), [])
-      for sentence in saved.sentences:
-        reporter.say(sentence)
+      reporter.say(*saved.sentences)
       note_environment(settings, directory, int(state.step), reporter)
       if int(state.step) < num_steps:
         with clock.phase('corpus'):
@@ -218,8 +213,8 @@ def params_along(
 
 
 def along(
-  call: Callable[[State], tuple[State, Array]],
-  state: State,
+  call: Callable[[TrainState], tuple[TrainState, Array]],
+  state: TrainState,
   steps: tuple[int, ...],
   steps_per_call: int,
   reporter: Reporter,
@@ -237,21 +232,21 @@ def along(
 
 def train(
   settings: Settings,
-  state: State,
+  state: TrainState,
   metrics: list[dict[str, float]],
-  call: Callable[[State], tuple[State, Array]],
+  call: Callable[[TrainState], tuple[TrainState, Array]],
   ideals: distance.Ideals,
   saved: checkpoints.Checkpoints,
   directory: pathlib.Path,
   reporter: Reporter,
-) -> State:
+) -> TrainState:
   """Train on from a state and its metrics, while measuring, reporting and saving checkpoints.
 
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
   """
   p, clock, start = settings.pretrain, reporter.clock, int(state.step)
 
-  def measure_state(state: State, **loss: float) -> None:
+  def measure_state(state: TrainState, **loss: float) -> None:
     with clock.phase('measuring'):
       metrics.append(metrics_at(settings, state, ideals, **loss))
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
@@ -271,7 +266,8 @@ def train(
       is_stopping = bool(signals.all_stopping())
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
       if is_kept:
-        nan_guard.check_state(_all_finite(state), step)
+        if not _all_finite(state):
+          raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
         locks.check_held(directory)
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
@@ -281,7 +277,7 @@ def train(
   return state
 
 
-def metrics_at(settings: Settings, state: State, ideals: distance.Ideals, **loss: float) -> dict[str, float]:
+def metrics_at(settings: Settings, state: TrainState, ideals: distance.Ideals, **loss: float) -> dict[str, float]:
   """The row of metrics of a state; raises Diverged if one is not finite."""
   model, step = tuned_model(settings.bert_module()), int(state.step)
   measured = distance.measure(settings, model, params_here(state), ideals)

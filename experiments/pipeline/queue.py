@@ -78,7 +78,7 @@ def _run(folder: TrialFolder, name: str, before: dict[str, Any] | None, reporter
     if failure:
       return Failure(f'{name} failed in another process: {failure["error"]}', failure['status'])
     if missing:
-      with trials.session(folder, reporter):
+      with trials.recording_time(folder, reporter):
         trial_lib.run(folder, missing, reporter)
   except pretraining.OutOfTime:
     return End.OUT_OF_TIME
@@ -99,6 +99,6 @@ def _failure(folder: TrialFolder, name: str, error: BaseException, reporter: Rep
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
   locks.check_held(folder.directory)
-  failure = failures.caught(folder.directory, error)
+  failure = failures.write(folder.directory, error)
   reporter.say(f'failed: {failure.sentence}')
   return failure._replace(sentence=f'{name} failed: {failure.sentence}')

@@ -11,7 +11,7 @@ from jax import Array
 import numpy as np
 
 from experiments.own import code, data
-from experiments.pipeline import distance, downstream as downstream_lib, optimal_heads, pretraining, tuning
+from experiments.pipeline import distance, downstream as downstream_lib, pretraining, tuning
 from experiments.records import trials
 from experiments.records.trials import Name, TrialFolder
 from experiments.runtime.progress import Reporter
@@ -89,10 +89,9 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
     downstream = tasks(trial, distribution)
     with clock.phase('measuring'):
       ideals = distance.ideals_of(trial, distribution, downstream)
-    exact_probs = functools.partial(optimal_heads.exact_probs, distribution)
     for name, numbers_by_method in _pending(trial, missing):
       model, params = _model(folder, name, distribution, ideals, reporter)
-      frozen = tuning.FrozenModel(name, model, params, exact_probs)
+      frozen = tuning.FrozenModel(name, model, params, distribution)
       with clock.phase('measuring'):
         gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
       for method, numbers in numbers_by_method.items():

@@ -1,6 +1,6 @@
 """Tuning one method on one frozen model for the tasks of a trial, and measuring the result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import AT_MASKS, METHODS, OF_SEQUENCE
 from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
+from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import heads, mask_laws, tasks as tasks_lib, tuner as tuner_lib
 
@@ -38,14 +39,13 @@ class FrozenModel(NamedTuple):
     name: one of MODELS.
     model: a MaskedLM, exact or pretrained; None for methods that need none.
     params: its parameters, on the device where tuning is to run.
-    exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, for float64 fits on the exact model;
-      other models are computed in float32.
+    distribution: of the text, whose exact G float64 fits read.
   """
 
   name: str
   model: Any
   params: Any
-  exact_probs: Callable[[np.ndarray], np.ndarray]
+  distribution: Distribution
 
 
 class Job(NamedTuple):
@@ -104,7 +104,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     if chosen.reads in AT_MASKS:
       features = _law_at_masks(job, inputs)
     elif is_exact and not chosen.has_schedule:
-      features = heads.over_classes(frozen.exact_probs(inputs), classes)
+      features = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs), classes)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -114,7 +114,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     else:
       fits = [*_trained_in_blocks(job, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
-      exact = heads.over_classes(frozen.exact_probs(inputs), classes)
+      exact = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs), classes)
       for fitted, y in zip(fits, downstream.labels(tasks)):
         fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])
@@ -205,17 +205,13 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
   # Start by start, [R K].
   drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
-  states = tuner_lib.fit(
-    jax.random.split(trial.keys().tuning),
-    tuner,
-    schedule,
-    frozen=frozen.params,
+  examples = tuner_lib.Examples(
     features=_at(features, train),
     labels=np.tile(downstream.labels(tasks)[:, train], (num_starts, 1)),
     tasks=drawn_as,
-    name=name,
-    members=[f'task {task} from start {start}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))],
+    names=[f'task {task} from start {start}, {name}' for start, task in zip(*divmod(drawn_as, _START_STRIDE))],
   )
+  states = tuner_lib.fit(jax.random.split(trial.keys().tuning), tuner, schedule, frozen.params, examples)
   *_, (state, losses) = followed(states, schedule.num_epochs, name, reporter)
   tuner, params = tuner.after_features(frozen.params)
   trained, batch_size = (tuner, state.trainable, params), settings.measure.batch_size
@@ -232,7 +228,8 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
 def _fit_of_task(job: Job, number: int, trained: _Trained) -> optimal_heads.Fitted:
   """The fit of one start to a task, with its head replaced if the method refits."""
   downstream, method = job.downstream, METHODS[job.method]
-  splits, labels, other_labels = downstream.splits, *downstream.labels([number, downstream.other_task(number)])
+  # Tasks are compared in pairs: (0, 1), (2, 3), ...
+  splits, labels, other_labels = downstream.splits, *downstream.labels([number, number ^ 1])
   fields = attention_profile(trained.attention, downstream) if method.profiles else {}
   fitted = optimal_heads.Fitted(trained.trainable, trained.predicted == labels, float(trained.losses), fields)
   is_other_label = trained.predicted == other_labels
@@ -248,6 +245,7 @@ def _at(tree: Any, index: Any) -> Any:
 
 
 def _measured(task: tasks_lib.Task, fitted: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
+  """The fields of a record that say how a head did; 'clear_accuracy' leaves out near ties, None if all are."""
   test, is_right = splits['test'], fitted.is_right
   is_clear = task.margins[test] >= _NEAR_TIE
   accuracies = {name: float(is_right[where].mean()) for name, where in splits.items()}

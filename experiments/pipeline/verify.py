@@ -10,7 +10,7 @@ import tempfile
 import jax
 import pandas as pd
 
-from experiments.analysis.table import as_text, number as format_number, Table
+from experiments.analysis.table import as_text, format_number, Table
 from experiments.own import data
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, results
@@ -20,7 +20,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
-from experiments.settings.trial import chosen, trials
+from experiments.settings.trial import trial_numbers, trials
 
 _ABSENT = 'no such field'
 
@@ -35,7 +35,7 @@ def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter
   Args:
     settings: `recorded_settings`, for which JAX is configured.
     workdir: with the files that `results.write` leaves; it is only read.
-    text: numbers of the trials, as `chosen` reads them; '' for all on record.
+    text: numbers of the trials, as `trial_numbers` reads them; '' for all on record.
     reporter: of progress and of the table.
   """
   pretraining.check_machine(settings)
@@ -43,7 +43,7 @@ def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter
   recorded = results.load(workdir)
   trial_id = lambda record: str(record.get('trial_id'))
   ids, on_record = [trial.id for trial in trials(settings)], set(map(trial_id, recorded))
-  numbers = [number for number in chosen(text, len(ids)) if ids[number] in on_record]
+  numbers = [number for number in trial_numbers(text, len(ids)) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)

@@ -143,6 +143,7 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
 
 
 def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
+  """Orbax's manager of the steps in a directory."""
   options = ocp.CheckpointManagerOptions(
     max_to_keep=KEPT,
     cleanup_tmp_directories=True,

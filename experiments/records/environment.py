@@ -85,18 +85,17 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
   return {environment_id: environments[environment_id] for environment_id in named if environment_id in environments}
 
 
-def differences(recorded: Environment, current: Environment) -> list[str]:
-  """Differences by which two environments may compute other bits, such as 'jax 0.10.1 (here 0.10.2)'."""
-  return results.differences(_deciding(recorded), _deciding(current))
-
-
 def differing(on_record: Iterable[Environment], current: Environment) -> list[str]:
-  """The distinct `differences` of environments on record from this one, a text for each."""
-  texts = [', '.join(differences(recorded, current)) for recorded in on_record]
+  """The distinct differences of environments on record from this one that may change bits, a text for each.
+
+  Such as 'jax 0.10.1 (here 0.10.2), devices 1 x cpu (here 2 x cpu)'.
+  """
+  texts = [', '.join(results.differences(_deciding(recorded), _deciding(current))) for recorded in on_record]
   return list(dict.fromkeys(filter(None, texts)))
 
 
 def _deciding(environment: Environment) -> dict[str, str]:
+  """The fields that may decide bits, in words; raises KeyError or TypeError if one is missing or of another type."""
   devices: Counter[str] = Counter(environment['devices'])
   return {
     'platform': environment['platform'],

@@ -26,7 +26,7 @@ def sentence(error: BaseException) -> str:
   return (line if is_ours else f'{type(error).__name__}: {line}')[:_LONGEST]
 
 
-def caught(directory: pathlib.Path, error: BaseException) -> Failure:
+def write(directory: pathlib.Path, error: BaseException) -> Failure:
   """Write the failure of a trial to file: sentence, exit status, traceback and time.
 
   If the file cannot be written, the sentence says so too.

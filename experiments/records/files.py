@@ -58,6 +58,7 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
 
 
 def _replace(path: pathlib.Path, data: bytes) -> None:
+  """Write a partial file beside the path and rename it; remove it if that fails."""
   partial = path.with_name(f'.{secrets.token_hex(8)}{_PARTIAL}')
   path.parent.mkdir(parents=True, exist_ok=True)
   try:
@@ -127,6 +128,7 @@ def read_json(path: pathlib.Path) -> Any:
 
 
 def _parsed(text: str) -> Any:
+  """The value of JSON; raises ValueError for any other text."""
   try:
     return json.loads(text)
   # Which brackets a thousand deep raise, and which is no ValueError.

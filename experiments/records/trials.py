@@ -122,7 +122,7 @@ class TunedTask(NamedTuple):
 
 
 @contextlib.contextmanager
-def session(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
+def recording_time(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
   """Run a trial inside; at its end, add the time of each phase to its directory."""
   before = reporter.clock.spent()
   try:

@@ -23,8 +23,8 @@ _taken: set[pathlib.Path] = set()
 
 
 @contextlib.contextmanager
-def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
-  """Hold the lock on a directory, called `what` in messages, in process 0 for all; yield True if it is held.
+def held(directory: pathlib.Path, name: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
+  """Hold the lock on a directory, called `name` in messages, in process 0 for all; yield True if it is held.
 
   If another process has it, wait until `gives_up`. Raises Stopped, and StorageError if no lock can be made.
   """
@@ -38,12 +38,12 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       other = holder(directory)
       if _acquire(lease, directory):
         if other:
-          reporter.say(f'took over {what}: {other} stopped renewing its lock')
+          reporter.say(f'took over {name}: {other} stopped renewing its lock')
         break
       if gives_up() or signals.is_stopping():
         return False
       if other != waits_for:
-        reporter.say(f'waiting for {what}: locked by {other or "an unknown process"}')
+        reporter.say(f'waiting for {name}: locked by {other or "an unknown process"}')
         waits_for = other
       # Only a change of the time counts, since the clock of another machine may be years off.
       now = renewed(directory)
@@ -52,7 +52,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       elif time.monotonic() - since > 1.5 * LEASE:
         # filelock takes over neither an empty marker nor, without an atomic exchange of names, one on NFS.
         lease.break_lock()
-        reporter.say(f'took over {what}: {other or "an unknown process"} stopped renewing its lock')
+        reporter.say(f'took over {name}: {other or "an unknown process"} stopped renewing its lock')
       time.sleep(0.5)
     return True
 
@@ -74,6 +74,7 @@ def _lease(directory: pathlib.Path) -> filelock.SoftFileLease:
 
 
 def _acquire(lease: filelock.SoftFileLease, directory: pathlib.Path) -> bool:
+  """Try to take the lock without waiting; True if this process has it now. Raises StorageError if none can be made."""
   try:
     directory.mkdir(parents=True, exist_ok=True)
     lease.acquire(blocking=False)

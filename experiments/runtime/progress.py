@@ -72,6 +72,7 @@ class Reporter:
 
   @contextlib.contextmanager
   def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:
+    """`track` by a bar."""
     done, note = rich.progress.MofNCompleteColumn(), rich.progress.TextColumn('{task.fields[note]}')
     columns = (*rich.progress.Progress.get_default_columns(), done, note)
     # Transient: only the line printed after it stays.
@@ -82,6 +83,7 @@ class Reporter:
 
   @contextlib.contextmanager
   def _lines(self, name: str, total: int, start: int) -> Iterator[Advance]:
+    """`track` by a line at the start, one each ten seconds, and one at the end."""
     begun = last = time.monotonic()
     self.say(f'{name} {start}/{total}, {_BEGINS}')
 

@@ -68,6 +68,7 @@ def raise_if_stopped() -> None:
 
 
 def _answer(number: int, *_: object) -> None:
+  """Handle the first signal: note it, and raise Stopped unless it has to wait."""
   _received.append(number)
   for each in _ANSWERED:
     signal.signal(each, signal.SIG_DFL)

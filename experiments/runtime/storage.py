@@ -30,8 +30,8 @@ def located(where: str, name: str = 'a path') -> pathlib.Path:
   try:
     return cast(pathlib.Path, epath.Path(where))
   except (KeyError, ValueError):
-    what = f'{where!r}, in an unknown object store'
-    raise SettingsError(f'{name} is {what}; valid is a local path or gs://BUCKET/DIRECTORY')
+    valid = 'a local path or gs://BUCKET/DIRECTORY'
+    raise SettingsError(f'{name} is {where!r}, in an unknown object store; valid is {valid}')
 
 
 def is_object(path: pathlib.Path) -> bool:

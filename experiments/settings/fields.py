@@ -92,6 +92,7 @@ def valid_values(field: dataclasses.Field) -> str:
 
 
 def _takes(field: dataclasses.Field, value: Any) -> bool:
+  """True if the value, or each entry of a tuple, has the field's type, is one of its choices and within its bounds."""
   (entry, several), allowed = _kind(field), field.metadata
   values = value if several else (value,)
   bounds = allowed['bounds'].items() if entry in (int, float) else ()

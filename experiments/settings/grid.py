@@ -8,7 +8,6 @@ from experiments.settings import devices, groups
 from experiments.settings.fields import setting
 from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE
 from hmm_jax.models.bert import Bert
-from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
 
 
@@ -199,9 +198,6 @@ class Settings(groups.Experiment):
 
   def bert_module(self) -> Bert:
     return self.bert.module(self.hmm.num_tokens)
-
-  def corruption(self) -> Corruption:
-    return self.pretrain.corruption(self.hmm.num_tokens)
 
   def grid(self) -> dict[Point, tuple[str, ...]]:
     """The points of the experiment, each with its methods: first HMMs without a memory, then by cells."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax.numpy as jnp
 import optax
@@ -38,17 +37,10 @@ class FigureSettings(Group):
   paper_overlay: bool = setting("draw and tabulate the paper's Figure 3 beside ours")
 
 
-class TemperatureSettings(Group):
+class HmmSettings(Group):
   transition_temperature: float = setting('softmax temperature of the permutation weights', least=1e-6, most=1_000_000)
   initial_temperature: float = setting('softmax temperature of P[H_1]', least=1e-6, most=1_000_000)
   emission_temperature: float = setting('softmax temperature of the rows P[X | H]', least=1e-6, most=1_000_000)
-
-  @property
-  def temperatures(self) -> dict[str, Any]:
-    return {field.name: getattr(self, field.name) for field in dataclasses.fields(TemperatureSettings)}
-
-
-class HmmSettings(TemperatureSettings):
   num_tokens: int = setting('vocabulary size V', least=2, most=65_536)
   num_permutations: int = setting('number of permutations mixed by the transition matrix; 0: |H|', least=0, most=65_536)
 

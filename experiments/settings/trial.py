@@ -112,8 +112,8 @@ def trials(settings: Settings, code: Mapping[str, str] = Trial._field_defaults['
   ]
 
 
-def chosen(text: str, count: int) -> list[int]:
-  """Parse numbers below `count`, of trials, such as '0,3-5'; '' means all. Raises SettingsError."""
+def trial_numbers(text: str, count: int) -> list[int]:
+  """Parse numbers of trials below `count`, such as '0,3-5'; '' means all. Raises SettingsError."""
   numbers = set[int]()
   for part in text.split(',') if text else ():
     ends = re.fullmatch(r' *([0-9]{1,9})(?:-([0-9]{1,9}))? *', part)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.table import number, Table, table
+from experiments.analysis.table import format_number, Table, table
 from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import trials
 from experiments.records.trials import TrialFolder
@@ -89,6 +89,7 @@ def _seconds(call: Call) -> float:
 
 
 def _record(settings: BenchmarkSettings, work: str, contender: str, seconds: list[float], flops: float | None) -> Row:
+  """The record of a contender: the seconds of each round, FLOPs, devices and the versions of libraries."""
   mesh = sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
   return {
     'work': work,
@@ -101,7 +102,7 @@ def _record(settings: BenchmarkSettings, work: str, contender: str, seconds: lis
 
 
 def smoothing(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """P[H_t | x_{1:T}] of many texts, for each number of states."""
+  """Seconds of P[H_t | x_{1:T}] of many texts, by the number of states: ours, also by vmap, dynamax and hmmlearn."""
   rows = list[Row]()
   for num_states in settings.num_states:
     hmm: Any = trial_lib.draw_distribution(settings, Point(num_states), key)
@@ -128,6 +129,7 @@ def _smoother(posterior: Callable[[HMM, Array], Any], hmm: HMM, rows: Array) -> 
 
 
 def _dynamax_smoother(hmm: HMM, rows: Array) -> Call:
+  """The smoothed posteriors of dynamax, from likelihood rows [S, T, H]."""
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
   smoother = jax.vmap(hmm_smoother, (None, None, 0))
@@ -135,6 +137,7 @@ def _dynamax_smoother(hmm: HMM, rows: Array) -> Call:
 
 
 def _hmmlearn_smoother(hmm: HMM, tokens: Array) -> Call:
+  """The smoothed posteriors of hmmlearn, scaled as ours, from tokens [S, T]."""
   from hmmlearn.hmm import CategoricalHMM
 
   model = CategoricalHMM(hmm.num_states, n_features=hmm.num_tokens, implementation='scaling')
@@ -145,7 +148,7 @@ def _hmmlearn_smoother(hmm: HMM, tokens: Array) -> Call:
 
 
 def sampling(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """The corpus of pretraining."""
+  """Seconds of sampling the corpus of pretraining: ours and dynamax."""
   hmm: Any = trial_lib.draw_distribution(settings, Point(settings.num_states[-1]), key)
   count, length = settings.corpus.num_documents, settings.corpus.document_length
   ours = jax.jit(lambda key, hmm: hmm_jax.sample_corpus(key, hmm, count, length))
@@ -163,7 +166,7 @@ def sampling(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> lis
 
 
 def training(settings: BenchmarkSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A step of pretraining."""
+  """Seconds and FLOPs of a step of pretraining: ours and Hugging Face's, eager and compiled."""
   p, bert, length = settings.pretrain, settings.bert, settings.corpus.chunk_length
   hmm: Any = trial_lib.draw_distribution(settings, Point(settings.num_states[-1]), key)
   init, key_params, on_corpus = pretraining.program(settings, hmm, key)
@@ -231,10 +234,6 @@ def step_flops(s: Settings) -> int:
 _PARTS: dict[str, Part] = {'smoothing': smoothing, 'sampling': sampling, 'training': training, 'trial': _trial}
 
 
-def _parts(settings: BenchmarkSettings) -> dict[str, Part]:
-  return {name: _PARTS[name] for name in settings.parts}
-
-
 def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Table]:
   """The `speed` of every contender."""
   ours, seconds = records.groupby('work')['seconds'].transform('first'), records['seconds'].map(np.median)
@@ -245,7 +244,7 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
     'contender': records['contender'],
     'seconds': seconds.map('{:.3g}'.format),
     'ratio': ['{1:.2f} ({0:.2f} to {2:.2f})'.format(*quartiles) for quartiles in ratios],
-    'of peak': [number(share, '.0%') for share in records['flops'].astype(float) / seconds / peaks],
+    'of peak': [format_number(share, '.0%') for share in records['flops'].astype(float) / seconds / peaks],
   }
   title = (
     'Median seconds; ratio to ours in each round, median (quartiles); 6 FLOPs for each parameter and token, as a share '
@@ -254,4 +253,6 @@ def _tables(records: pd.DataFrame, settings: BenchmarkSettings) -> dict[str, Tab
   return {'speed': table(title, pd.DataFrame(columns), num_texts=2)}
 
 
-STUDY = Study(in_parts(_parts), _tables, check=checks.check_grid)
+STUDY = Study(
+  in_parts(lambda settings: {name: _PARTS[name] for name in settings.parts}), _tables, check=checks.check_grid
+)

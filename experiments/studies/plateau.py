@@ -13,7 +13,7 @@ import scipy.special
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import by_unit, percent, select
 from experiments.analysis.table import share, Table, table
-from experiments.pipeline import checks, optimal_heads, pretraining, trial as trial_lib, tuning
+from experiments.pipeline import checks, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS, NONE
 from experiments.settings.trial import Trial, trials
@@ -47,18 +47,17 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
     size, inputs = settings.measure.batch_size, downstream.inputs[downstream.splits['test']]
     ideal = bayes_gap.ideal_at_mask(hmm, inputs[: settings.measure.num_inputs], batch_size=size)
     same: Row = {'num_states': trial.point.num_states, 'trial': trial.number, 'unigram_gap': unigram_gap(ideal)}
-    exact_probs = functools.partial(optimal_heads.exact_probs, hmm)
+    model = pretraining.tuned_model(settings.bert_module())
 
-    def tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
-      frozen = tuning.FrozenModel(name, model, params, exact_probs)
+    def add_tuned(name: str, params: object, methods: list[str], **fields: object) -> None:
+      frozen = tuning.FrozenModel(name, model, params, hmm)
       for method in methods:
         for tuned_task in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
-          of_task = {name: tuned_task.measured[name] for name in ('accuracy', 'majority_accuracy')}
+          of_task = {field: tuned_task.measured[field] for field in ('accuracy', 'majority_accuracy')}
           rows.append({**same, **fields, 'task': tuned_task.task, 'method': method, **of_task})
 
-    model = pretraining.tuned_model(settings.bert_module())
     on_bert = [method for method in trial.methods if 'bert' in METHODS[method].models]
-    tuned(NONE, None, [method for method in trial.methods if method not in on_bert], step=None, kl_at_mask=None)
+    add_tuned(NONE, None, [method for method in trial.methods if method not in on_bert], step=None, kl_at_mask=None)
     every, last = settings.pretrain.measure_every, settings.pretrain.num_steps
     steps = tuple(sorted({*settings.checkpoints, *range(0, last, every), last}))
     for step, params in pretraining.params_along(settings, hmm, trial.keys().pretraining, steps, reporter):
@@ -66,7 +65,7 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
       kl = bayes_gap.measure_gap(model, params, ideal, batch_size=size).kl
       reporter.say(f'step {step}: KL at [MASK] {kl:.3f} of {same["unigram_gap"]:.3f} nats')
       if step in settings.checkpoints:
-        tuned('bert', params, on_bert, step=step, kl_at_mask=kl)
+        add_tuned('bert', params, on_bert, step=step, kl_at_mask=kl)
       else:
         nothing = dict.fromkeys(('task', 'method', 'accuracy', 'majority_accuracy'))
         rows.append({**same, 'step': step, 'kl_at_mask': kl, **nothing})
@@ -157,8 +156,6 @@ def draw(
   return figure
 
 
-def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matplotlib.figure.Figure]:
-  return {'plateau': draw(records, settings)}
-
-
-STUDY = Study(in_parts(_parts), tables, _figures, checks.check_grid)
+STUDY = Study(
+  in_parts(_parts), tables, lambda records, settings: {'plateau': draw(records, settings)}, checks.check_grid
+)

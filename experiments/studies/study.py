@@ -57,8 +57,7 @@ class Study(NamedTuple):
     figures = self.figures(figures_lib.with_labels(records), settings)
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
-    reporter.say(f'records: {workdir / results.FILE_NAME}')
-    reporter.say(f'table: {workdir / "table.txt"}')
+    reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
 
@@ -85,6 +84,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
     results.begin(workdir, settings)
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     named, made = parts(settings), dict[str, Row]()
+    # First the parts that no other process works on, then the rest.
     for waits in (False, True):
       for index, (name, part) in enumerate(named.items()):
         if name in made:

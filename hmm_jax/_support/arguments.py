@@ -182,6 +182,7 @@ _WEIGHTS = 'likelihoods', 'before', 'after', 'evidence'
 
 
 def _weights(name: str, x: Any) -> Any:
+  """`array` of finite numbers of at least 0; raises ValueError if values on the host are others."""
   x = array(name, x)
   if not _is_on_host(x) or not x.size:
     return x

@@ -24,11 +24,14 @@ def with_batching_rule(function: Callable[..., Any]) -> Callable[..., Any]:
   # The residuals are the arguments: `vmap` does not see the batch axis of arrays inside of `function`.
   pull_back = _mapped(lambda *args: jax.vjp(function, *args[:-1])[1](args[-1]), is_pull_back=True)
   with_slopes = jax.custom_vjp(forward)
-  with_slopes.defvjp(lambda *args: (_once(forward)(*args), args), lambda args, slopes: _once(pull_back)(*args, slopes))
+  with_slopes.defvjp(
+    lambda *args: (_undifferentiable(forward)(*args), args),
+    lambda args, slopes: _undifferentiable(pull_back)(*args, slopes),
+  )
   return with_slopes
 
 
-def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+def _undifferentiable(function: Callable[..., Any]) -> Callable[..., Any]:
   """Wrap `function` so that differentiating it raises TypeError."""
 
   def refuse(primals: Any, tangents: Any) -> Any:

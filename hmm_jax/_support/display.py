@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hmm_jax._support.arguments import is_concrete
+from hmm_jax._support.float64 import positive_or_one
 
 ClassT = TypeVar('ClassT', bound=type)
 
@@ -27,7 +28,7 @@ def _summary(name: str, x: Any) -> str:
   """The name and the shape, and of known probabilities the mean entropy of a distribution in nats; a number itself."""
   if name.endswith(('_probs', '_matrix')) and is_concrete(x):
     probs = np.asarray(x, np.float64)
-    entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))
+    entropies = -(probs * np.log(positive_or_one(probs))).sum(_AXES.get(name, -1))
     return f'{name} {list(x.shape)} {entropies.mean():.3g} nats'
   if is_concrete(x) and not x.shape:
     return f'{name} {x:.6g}'

@@ -46,18 +46,14 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
   @functools.wraps(function)
   def call(*args: Any, **named: Any) -> Any:
     has_float64 = any(map(_has_float64, (*args, *named.values())))
-    return call_in_float64(args, named) if has_float64 and not _is_available() else compiled(*args, **named)
+    is_available = _x64() or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
+    return call_in_float64(args, named) if has_float64 and not is_available else compiled(*args, **named)
 
   return call  # type: ignore[return-value]
 
 
 def _x64() -> bool:
   return jax.config.jax_enable_x64  # type: ignore[attr-defined]
-
-
-def _is_available() -> bool:
-  """True inside `in_float64`, and with `jax_enable_x64`."""
-  return _x64() or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
 
 
 def _has_float64(x: Any) -> bool:
@@ -150,6 +146,6 @@ def log_sum(log_weights: Array, axis: Any) -> Array:
   return log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
 
 
-def positive_or_one(x: Array) -> Array:
-  """x where positive, else 1: a divisor."""
-  return jnp.where(x > 0, x, 1)
+def positive_or_one(x: Any) -> Any:
+  """x where positive, else 1: a divisor. A numpy array stays one, of any type."""
+  return (np if isinstance(x, np.ndarray) else jnp).where(x > 0, x, 1)

@@ -18,12 +18,6 @@ def all_finite(tree: Any) -> Array:
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
-def check_state(is_finite: Array, step: int) -> None:
-  """Raise Diverged unless the state after `step` is finite by `all_finite`."""
-  if not is_finite:
-    raise Diverged(f'pretraining: a parameter or moment is not finite after step {step}; the state is not saved')
-
-
 def check_each(losses: Array | np.ndarray, names: Sequence[str], where: str) -> None:
   """Raise Diverged at the first of `losses`, one for each of `names`, that is not finite."""
   # Python handles signals while JAX waits, but not while numpy does.

@@ -133,8 +133,10 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
   (3, 3, 12, ('cow', 'toy', 'child'))
   """
   cells = tuple(_VALUES)
-  said = [[state.words.get(_ANY) or state.words[value] for value in _VALUES[state.cell]] for state in _STATES.values()]
-  words = tuple(dict.fromkeys(word for rows in said for row in rows for word in row))
+  of_states = [
+    [state.words.get(_ANY) or state.words[value] for value in _VALUES[state.cell]] for state in _STATES.values()
+  ]
+  words = tuple(dict.fromkeys(word for rows in of_states for row in rows for word in row))
   matrix = lambda rows, names: np.array([[row.get(name, 0) for name in names] for row in rows])
   subject, sentiment = list(_SUBJECT_PROBS.values()), list(_SENTIMENT_PROBS.values())
   location = matrix(_LOCATION_PROBS.values(), _VALUES['location'])
@@ -143,7 +145,7 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
     initial_probs=np.eye(len(_STATES))[0],  # A text begins with the article of its subject.
     transition_matrix=matrix([state.then for state in _STATES.values()], _STATES),
     cell_index=np.array([cells.index(state.cell) for state in _STATES.values()]),
-    emission_matrix=np.stack([matrix(rows, words) for rows in said], axis=1),
+    emission_matrix=np.stack([matrix(rows, words) for rows in of_states], axis=1),
   )
   return MemoryHMM(*map(jnp.asarray, hmm)), Vocabulary(words, cells, tuple(_VALUES.values()), tuple(_STATES))
 

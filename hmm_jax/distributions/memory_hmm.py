@@ -73,6 +73,7 @@ class MemoryHMM(NamedTuple):
     return lift(self, self.emission_matrix.transpose(2, 0, 1)).T
 
   def starting_from(self, joint_initial_probs: Array | np.ndarray) -> 'MemoryHMM':
+    """The same with another law of memory and state; a memory of probability 0 keeps its law of the state."""
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
     memory_probs = joint.sum(-1)
     total = memory_probs[..., None]

@@ -81,6 +81,7 @@ def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
   proportions = np.column_stack([ends + 1, entering_PxS / totals[:, None]])
+  # The pair that stands for each state, the state of each pair, and the first state with the end of this pair.
   first, group, from_here = list[int](), np.zeros(len(ends), int), 0
   for pair in np.lexsort(proportions.T[::-1]):
     # Pairs with one end follow each other.

@@ -123,11 +123,13 @@ def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:
 
 
 def _tables(hmm: Distribution) -> tuple[AliasTable, ...]:
+  """The alias tables of P[e_1], of the transitions of h and of the emissions of e."""
   rows = hmm.joint_initial_probs[None], hmm.transition_matrix, hmm.joint_emission_matrix
   return tuple(map(alias_table, rows))
 
 
 def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Array, Array]:
+  """`sample` from the alias tables of P[e_1], transitions and emissions."""
   initial, transition, emission = tables
   words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
 

@@ -88,6 +88,7 @@ def _normalised_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arra
 
 
 def _matvec(matrix: Array, message: Array) -> Array:
+  """sum_j matrix[i, j] message[j] of plain weights, the matrix one for all or one per sequence."""
   if matrix.ndim == 2:
     return jnp.tensordot(matrix, message, 1, precision=lax.Precision.HIGHEST)
   if len(matrix) > _UNROLLED:

@@ -38,7 +38,7 @@ def _product(x: Array, kernel: Array, bias: Array) -> Array:
 
 
 class Projection(nn.Module):
-  """`nn.Dense`."""
+  """`nn.Dense`, but multiplied as a matrix by `_product`."""
 
   features: int
   kernel_init: nn.initializers.Initializer

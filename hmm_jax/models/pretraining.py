@@ -34,16 +34,7 @@ class TrainState(NamedTuple):
   opt_state: Any
 
 
-def make_init(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Callable[[Array], TrainState]:
-  """Compile `key -> state`, a fresh one, each leaf where it lives on the mesh."""
-  return jax.jit(
-    lambda key: init_train_state(key, bert, optimizer),
-    out_shardings=state_shardings(bert, optimizer, mesh),
-    compiler_options=compilation.ONCE,
-  )
-
-
-def make_train_steps(
+def make_programs(
   bert: Bert,
   optimizer: optax.GradientTransformation,
   corruption: masking.Corruption,
@@ -51,21 +42,24 @@ def make_train_steps(
   batch_size: int,
   steps_per_call: int,
   mesh: Mesh,
-) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
-  """Compile `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
+) -> tuple[Callable[[Array], TrainState], Callable[[TrainState, Array, Array], tuple[TrainState, Array]]]:
+  """Compile `key -> state`, a fresh one, and `(state, corpus [S, T], key) -> (state, losses [steps_per_call])`.
 
-  The batch and the state are split as in `hmm_jax.models.sharding`; the state is donated. One compilation serves every
-  corpus of one shape; in one process also if the first state is not on the mesh.
+  The batch and the state are split over the mesh as in `hmm_jax.models.sharding`; the second donates its state. One
+  compilation serves every corpus of one shape; in one process also if the first state is not on the mesh.
   """
-  train_steps = _train_steps(bert, optimizer, corruption, batch_size, steps_per_call)
-  whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
+  fresh = lambda key: init_train_state(key, bert, optimizer)
+  train_steps = functools.partial(_train_steps, bert, optimizer, corruption, batch_size, steps_per_call)
+  whole = sharding.replicated(mesh)
+  of_state = sharding.state_shardings(mesh, jax.eval_shape(fresh, jax.random.key(0)))
   where = of_state, whole, whole
+  init = jax.jit(fresh, out_shardings=of_state, compiler_options=compilation.ONCE)
   steps = jax.jit(
     sharding.over(mesh, train_steps), donate_argnums=0, in_shardings=where, out_shardings=(of_state, whole)
   )
 
   if mesh.is_multi_process:  # Its arrays lie on all processes from the start.
-    return steps
+    return init, steps
 
   @functools.wraps(steps)
   def placed_first(*arguments: Any) -> tuple[TrainState, Array]:
@@ -73,7 +67,7 @@ def make_train_steps(
     return steps(*jax.device_put(arguments, where))
 
   vars(placed_first).update(lower=steps.lower)
-  return placed_first
+  return init, placed_first
 
 
 def training_calls(
@@ -108,42 +102,40 @@ def params_here(state: TrainState) -> Any:
 
 
 def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransformation) -> TrainState:
-  """A fresh state; `make_init` creates it where it will live."""
+  """A fresh state; the init of `make_programs` creates it where it will live."""
   params = bert.init(key, jnp.zeros((1, 1), jnp.int32))['params']
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
-def state_shardings(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Any:
-  """The sharding of each leaf of a state on the mesh."""
-  return sharding.state_shardings(mesh, jax.eval_shape(lambda: init_train_state(jax.random.key(0), bert, optimizer)))
-
-
 def _train_steps(
-  bert: Bert, optimizer: optax.GradientTransformation, corruption: masking.Corruption, batch_size: int, num_steps: int
-) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
+  bert: Bert,
+  optimizer: optax.GradientTransformation,
+  corruption: masking.Corruption,
+  batch_size: int,
+  num_steps: int,
+  state: TrainState,
+  corpus: Array,
+  key: Array,
+) -> tuple[TrainState, Array]:
   """The steps of one call. Each epoch visits a fresh permutation of all chunks and drops the last partial batch."""
+  key_order, key_noise = jax.random.split(key)
+  num_chunks = corpus.shape[0]
+  steps_per_epoch = num_chunks // batch_size
+  order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
 
-  def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
-    key_order, key_noise = jax.random.split(key)
-    num_chunks = corpus.shape[0]
-    steps_per_epoch = num_chunks // batch_size
-    order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
+  def step(carry: Any, _: None) -> Any:
+    state, ordered_epoch, order = carry
+    epoch = state.step // steps_per_epoch
+    order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
+    batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
+    chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
+    key = jax.random.fold_in(key_noise, state.step)
+    state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
+    return (state, epoch, order), loss
 
-    def step(carry: Any, _: None) -> Any:
-      state, ordered_epoch, order = carry
-      epoch = state.step // steps_per_epoch
-      order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
-      batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
-      chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
-      key = jax.random.fold_in(key_noise, state.step)
-      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
-      return (state, epoch, order), loss
-
-    unordered = jnp.int32(-1), jnp.arange(num_chunks)
-    (state, _, _), losses = lax.scan(step, (state, *unordered), length=num_steps)
-    return state, losses
-
-  return train_steps
+  unordered = jnp.int32(-1), jnp.arange(num_chunks)
+  (state, _, _), losses = lax.scan(step, (state, *unordered), length=num_steps)
+  return state, losses
 
 
 def train_step(

@@ -294,6 +294,7 @@ def _best_cover(
 
 
 def _smallest_singular_value(columns: np.ndarray) -> float:
+  """0 for more columns than dimensions, infinite for none."""
   if columns.shape[1] > columns.shape[0]:
     return 0.0
   return float(np.linalg.svd(columns, compute_uv=False)[-1]) if columns.shape[1] else math.inf
@@ -302,6 +303,7 @@ def _smallest_singular_value(columns: np.ndarray) -> float:
 def _recoverable(
   statement: str, hmm: MemoryHMM, cell: int, memory_values: np.ndarray, thresholds: Thresholds
 ) -> Finding:
+  """The finding of 4.2 or a relaxation: H* and its distances, the columns of H* being those of `memory_values`."""
   if not 0 <= cell < hmm.num_cells:
     raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
   W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)

@@ -100,6 +100,7 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, sepa
 
 
 def _sizes(most: int) -> Iterator[int]:
+  """2, 4, 8, ... below `most`, then `most`."""
   size = _FEWEST_TEXTS
   while size < most:
     yield size

@@ -69,7 +69,7 @@ def has_sure_position(problem: Any, program: Program, tokens: np.ndarray) -> np.
 
   The possible ones among them are those that the program's theorem covers, R (4.3). Impossible ones are not ruled out.
   """
-  of_block = functools.partial(scoring.has_sure_position, problem, program.finding, padded=None)
+  of_block = functools.partial(scoring.has_sure_position, problem, program.finding)
   return _in_blocks(of_block, problem, tokens)
 
 
@@ -84,8 +84,8 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
   """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
-    token_probs = functools.partial(scoring.token_probs, drawn.problem, program.prompt, padded=drawn.padded)
-    predictions = predictions._replace(token_probs=_in_blocks(token_probs, drawn.problem, predictions.tokens))
+    behind_prompt = predicted(drawn.problem, program, predictions.tokens, drawn.padded)
+    predictions = predictions._replace(token_probs=behind_prompt.token_probs)
   head = padding.head(program.head, drawn.padded) if drawn.padded else program.head
   read = lambda block: scoring.read(block, head, temperature)
   constructed = in_blocks(read, predictions, _at_a_time(drawn.problem, predictions.tokens))[:, : len(recovered)]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.problem import StateProblem
@@ -33,8 +34,8 @@ class Texts(NamedTuple):
   labels: np.ndarray
   gaps: np.ndarray
 
-  def where(self, chosen: np.ndarray) -> 'Texts':
-    """Select texts by a mask or by index."""
+  def selected(self, chosen: np.ndarray) -> 'Texts':
+    """The texts of a mask or of indices."""
     return Texts(*(field[chosen] for field in self))
 
 
@@ -85,5 +86,4 @@ def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) ->
 def normalised(weights: ArrayLike) -> np.ndarray:
   """Rows, on the last axis, divided by their sums in float64; zero rows stay zero."""
   weights = np.asarray(weights, np.float64)
-  totals = weights.sum(-1, keepdims=True)
-  return weights / np.where(totals > 0, totals, 1)
+  return weights / positive_or_one(weights.sum(-1, keepdims=True))

@@ -251,11 +251,11 @@ def _against_beta(problem: MemoryProblem, criteria: Criteria) -> MemoryProblem |
   if key_scores.max() < _LARGE_KEY:
     return None
   hmm: Any = problem.hmm
-  said = int(key_scores.argmax())
+  token = int(key_scores.argmax())
   unweighed = ~np.isin(np.arange(hmm.memory_size), on_emissions.witness['memory_values'])
   emission_matrix = hmm.emission_matrix.copy()
   for value, state in itertools.product(np.flatnonzero(unweighed), states):
-    emission_matrix[value, state] = concentrated(hmm.emission_matrix[value, state] > 0, said)
+    emission_matrix[value, state] = concentrated(hmm.emission_matrix[value, state] > 0, token)
   held = hmm.memory_probs * unweighed.reshape((-1,) + (1,) * (hmm.num_cells - 1))
   memory_probs = concentrated(hmm.memory_probs.reshape(-1) > 0, int(held.argmax())).reshape(held.shape)
   return problem._replace(hmm=hmm._replace(emission_matrix=emission_matrix, memory_probs=memory_probs))

@@ -14,7 +14,6 @@ import numpy as np
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.theory.problem import MemoryProblem, small_fractions
 
-STATES = ('show', 'pause')
 # The text that is in R and is labelled wrongly.
 TEXT = (0, 2, 1)
 # P[M]; 3 always shows c, and the proof ignores 3.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmm_jax._support.float64 import float64
+from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax._support.rational.algebra import modular_pivots, PRIME, row_reduced
 from hmm_jax._support.rational.chain import integer_chain
 from hmm_jax.distributions.hmm import HMM
@@ -140,7 +140,7 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   if masks < 1:
     raise ValueError(f'masks is {masks}; valid is at least 1')
   law, columns = next(itertools.islice(_pasts(hmm, joint, np.asarray), masks - 1, None))
-  return hmm._replace(initial_probs=law, emission_matrix=columns / np.where(law > 0, law, 1)[:, None])
+  return hmm._replace(initial_probs=law, emission_matrix=columns / positive_or_one(law)[:, None])
 
 
 def _mask_count(
@@ -161,7 +161,7 @@ def _mask_count(
   for (_, columns), (law, factor) in itertools.islice(pasts, hmm.num_states):
     most = ranks[-1] * num_used if joint else ranks[-1] + num_used - 1
     ranks.append(columns.shape[1])
-    values = np.linalg.svd(factor / np.where(law > 0, law, 1)[:, None], compute_uv=False)
+    values = np.linalg.svd(factor / positive_or_one(law)[:, None], compute_uv=False)
     ratios.append(float(values[hmm.num_states - 1 :].sum() / values[0]))
     reached = basis(futures @ columns).shape[1]
     is_proof = ranks[-1] == min(most, hmm.num_states) and reached == min(most, len(futures))

@@ -76,10 +76,10 @@ def inner_prompt(
   finding = assumptions.non_degeneracy(seen._replace(emission_matrix=rows), thresholds)
   head, u = np.linalg.pinv(rows) @ scores.T, np.ones(len(rows))
   if not finding.holds:
-    found = linear_separation(rows, np.int32(scores[0] < 0), 2, thresholds.rank)
-    if len(weights) > 2 or not found.separable:
+    separation = linear_separation(rows, np.int32(scores[0] < 0), 2, thresholds.rank)
+    if len(weights) > 2 or not separation.separable:
       raise AssumptionError(finding)
-    head = found.head - found.head[:, 1:]
+    head = separation.head - separation.head[:, 1:]
     u = scores[0] / (rows @ head[:, 0])
   prompt = np.ones((blanks + 1, hmm.num_states))
   prompt[-1] = weighed

@@ -112,9 +112,6 @@ class AttentionConstruction(NamedTuple):
     return self.weights @ self.posterior(tokens), sum(values) / len(values)
 
 
-ExactConstruction = LinearConstruction | AttentionConstruction
-
-
 def exact_posterior(problem: Any) -> Posterior:
   """A function from a text to P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M]; zeros for impossible texts.
 
@@ -134,7 +131,9 @@ def exact_posterior(problem: Any) -> Posterior:
   return cell_posterior
 
 
-def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None = None) -> ExactConstruction:
+def exact_construction(
+  problem: Any, theorem: str, prompt_bias: Fraction | None = None
+) -> LinearConstruction | AttentionConstruction:
   """The construction of a theorem's proof.
 
   Args:
@@ -161,7 +160,7 @@ def _contrasts(task_weights: ArrayLike) -> np.ndarray:
 
 
 def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruction:
-  """(A.1), and the proof of Theorem 3.6."""
+  """The head of Theorem 3.3, by (A.1), or the prompt and the head of the proof of Theorem 3.6."""
   hmm, weights, silent = problem.hmm, _contrasts(problem.task_weights), fraction_rows(problem.silent_probs)
   first, A_transposed, W_transposed = map(fraction_rows, hmm)
   A, W = A_transposed.T, W_transposed.T

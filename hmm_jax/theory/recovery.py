@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax._support.float64 import float64
+from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, reverse_lift
 from hmm_jax.theory import assumptions
@@ -52,7 +52,7 @@ def theorem_3_3(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thre
   """
   silent_probs = float64(silent_probs)
   require(assumptions.non_degeneracy(hmm, thresholds))
-  require(_regularity(hmm, silent_probs, thresholds))
+  require(regularity(hmm, silent_probs, thresholds))
   W = float64(hmm.emission_matrix).T
   D = float64(hmm.initial_probs) / silent_probs
   B = np.linalg.pinv(W) / D[:, None]
@@ -88,13 +88,13 @@ def theorem_3_6(
   silent_probs = float64(silent_probs)
   finding = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, max_nodes)
   require(finding)
-  require(_regularity(hmm, silent_probs, thresholds))
+  require(regularity(hmm, silent_probs, thresholds))
   essential, starts = finding.witness['essential_states'], finding.witness['prompt_states']
   A, W = (float64(matrix).T for matrix in hmm[1:])
   u = np.isin(np.arange(hmm.num_states), starts).astype(float)
   reached = A @ (u * float64(hmm.initial_probs))
   B = np.zeros((hmm.num_states, hmm.num_tokens))
-  B[essential] = (silent_probs / np.where(reached > 0, reached, 1))[essential, None] * np.linalg.pinv(W[:, essential])
+  B[essential] = (silent_probs / positive_or_one(reached))[essential, None] * np.linalg.pinv(W[:, essential])
   return {'prompt': u[None], 'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
 
 
@@ -237,10 +237,10 @@ def require(finding: Finding) -> None:
     raise AssumptionError(finding)
 
 
-def _regularity(hmm: HMM, silent_probs: np.ndarray, thresholds: Thresholds) -> Finding:
-  """Assumption 3.2 for `silent_probs`, and for P[H_1], which is a divisor too."""
-  of_model = assumptions.regularity(hmm, thresholds)
-  return assumptions.regularity(hmm._replace(initial_probs=silent_probs), thresholds) if of_model.holds else of_model
+def regularity(hmm: HMM, silent_probs: ArrayLike, thresholds: Thresholds) -> Finding:
+  """Assumption 3.2 for the law of a silent H_0 and for P[H_1], which is a divisor too."""
+  both_laws = np.stack([hmm.initial_probs, silent_probs])
+  return assumptions.regularity(hmm._replace(initial_probs=both_laws), thresholds)
 
 
 def _linear_head(weights_CxV: np.ndarray) -> LinearHead:

@@ -14,7 +14,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support.float64 import widened
+from hmm_jax._support.float64 import positive_or_one, widened
 from hmm_jax.distributions.hmm import emitted_token_probs, HMM, token_likelihoods
 from hmm_jax.distributions.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
 from hmm_jax.inference.posterior import forward_backward, last_filtered
@@ -62,14 +62,6 @@ def predict(
   return _memory_predictions(problem, prompt, finding, tokens, padded)
 
 
-def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
-  """The `token_probs` [n, L, V] of `predict` alone, which a head reads."""
-  if isinstance(problem, StateProblem):
-    return _state_predictions(problem, prompt, tokens, padded).token_probs
-  hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
-  return _memory_behind(hmm, prompt, tokens)[0]
-
-
 def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head. The theorems take the limit 0 of the softmax's `temperature`."""
   if isinstance(head, LinearHead):
@@ -79,7 +71,7 @@ def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.nd
   return _attend(head, predictions.token_probs, predictions.tokens, temperature)
 
 
-def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
+def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray) -> np.ndarray:
   """Mask [n] of sequences [n, T] with a position whose state surely lies in H*; the possible ones are R (4.3).
 
   A task on states needs none: all are True.
@@ -87,9 +79,8 @@ def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, pa
   if isinstance(problem, StateProblem):
     return np.ones(len(tokens), bool)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
-  hmm, prompt, tokens = _zero_padded(problem, no_prompt, tokens, padded)
-  _, states, _ = _memory_behind(hmm, prompt, tokens)
-  return np.asarray(recoverable_positions(problem.hmm, states[..., : problem.hmm.num_states], finding).any(-1))
+  _, states, _ = _memory_behind(problem.hmm, no_prompt, tokens)
+  return np.asarray(recoverable_positions(problem.hmm, states, finding).any(-1))
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:
@@ -101,6 +92,7 @@ def score_gaps(scores: np.ndarray) -> np.ndarray:
 def _state_predictions(
   problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
+  """`predict` for a task on states: (MASK, x), behind the prompt if there is one."""
   hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
   silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
   inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
@@ -113,11 +105,13 @@ def _state_predictions(
 def _memory_predictions(
   problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
+  """`predict` for a task on a cell: x, behind the prompt if there is one."""
   hmm, padded_prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
   cells, loglik = _memory_of_text(hmm, tokens)
   token_probs, prompted_states, prompted_loglik = _memory_behind(hmm, padded_prompt, tokens)
   own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]
   attended = recoverable_positions(problem.hmm, own_states, finding)
+  # P[X_i = x_i | x_{-i}, prompt], 1 for a [MASK].
   after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
   mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
@@ -127,7 +121,7 @@ def _memory_predictions(
 
 
 def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
-  """The distribution, the prompt and the tokens, padded."""
+  """The distribution, the prompt and the tokens, padded if sizes are given."""
   hmm = problem.hmm
   if not padded:
     return hmm, prompt, tokens
@@ -140,7 +134,7 @@ def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
   silent, first = problem.silent_probs, problem.hmm.initial_probs
   # Both laws may depend on the memory, whose axes come before that of the state.
   u = prompt.reshape(len(prompt), *problem.hmm.memory_probs.shape, problem.hmm.num_states)
-  scales = (u * first / np.where(silent > 0, silent, 1))[u * silent * first > 0]
+  scales = (u * first / positive_or_one(silent))[u * silent * first > 0]
   return max(scales, default=1.0)
 
 
@@ -163,6 +157,7 @@ def _in_x64(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 @_in_x64
 def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array) -> tuple[Array, Array, Array, Array]:
+  """P[H_0 | x], G at the [MASK] behind the prompt, and the log-evidence of text and of prompt with text."""
   hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = forward_backward(hmm.starting_from(silent_probs), rows)
@@ -173,6 +168,7 @@ def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Arra
 
 @_in_x64
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
+  """P[M_j | x] of every cell, and the log-evidence."""
   hmm = widened(hmm)
   probs, loglik = last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
   return cell_probs(hmm, probs), loglik
@@ -180,6 +176,7 @@ def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
 
 @_in_x64
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
+  """G and P[H_i | all others] at each position, prompt first, 0 past the end; and the log-evidence."""
   (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]

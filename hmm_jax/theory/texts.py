@@ -48,7 +48,7 @@ def supports(distribution: Distribution) -> Supports:
   return Supports((np.asarray(distribution.joint_initial_probs) > 0).reshape(-1, len(moves)), moves, emits_VxCxH)
 
 
-def possible_sequences(support: Supports, max_length: int, most: int | None = None) -> np.ndarray:
+def possible_sequences(support: Supports, max_length: int, most: float = np.inf) -> np.ndarray:
   """The sequences of `all_sequences` that have positive probability, shortest first, [n, max_length].
 
   `most` ends before the first length with more of them.
@@ -57,7 +57,7 @@ def possible_sequences(support: Supports, max_length: int, most: int | None = No
   for length in range(1, max_length + 1):
     extended = alive[:, None] & support.emits[:-1]
     before, token = np.nonzero(extended.any((2, 3)))
-    if most is not None and len(before) > most and every:
+    if len(before) > most and every:
       break
     tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token] @ support.moves
     every.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(support.emits) - 1))
@@ -113,8 +113,7 @@ def _reached(support: Supports, tokens: np.ndarray) -> list[np.ndarray]:
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
-  in_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
-  return np.asarray(_sampled(key, in_float32, count, length), np.int32)
+  return np.asarray(_sampled(key, distribution, count, length), np.int32)
 
 
 # Each size of a distribution compiles a program that draws little: optimising it costs more than it saves.

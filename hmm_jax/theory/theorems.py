@@ -6,7 +6,7 @@ import numpy as np
 
 from hmm_jax.theory import assumptions, recovery
 from hmm_jax.theory.assumptions import Finding, Thresholds
-from hmm_jax.theory.problem import MemoryProblem, StateProblem
+from hmm_jax.theory.problem import StateProblem
 from hmm_jax.theory.recovery import Construction
 
 # Each theorem's assumption on W; C.6 is 4.6 with several cells, and its assumption is called C.5.
@@ -53,8 +53,7 @@ def finding(assumption: str, problem: Any, criteria: Criteria) -> Finding:
     case '3.1':
       return assumptions.non_degeneracy(hmm, thresholds)
     case '3.2' if isinstance(problem, StateProblem):
-      both_laws = np.stack([hmm.initial_probs, problem.silent_probs])
-      return assumptions.regularity(hmm._replace(initial_probs=both_laws), thresholds)
+      return recovery.regularity(hmm, problem.silent_probs, thresholds)
     case '3.2':
       return assumptions.regularity(hmm, thresholds)
     case '3.5':
@@ -90,18 +89,13 @@ def program(theorem: str, problem: Any, length: int, criteria: Criteria) -> Prog
   """The theorem as a program for texts of length T; raises AssumptionError."""
   on_emissions = finding(ON_EMISSIONS[theorem], problem, criteria)
   recovery.require(on_emissions)
-  recovered = what_is_recovered(problem, on_emissions)
+  # Of a memory the witness has values; of states those of H*, unless the theorem is of all.
+  witness, all_states = on_emissions.witness, np.arange(problem.hmm.num_states)
+  recovered = witness.get('memory_values', witness.get('essential_states', all_states))
   weights = identity_weights(problem.task_weights.shape[1], recovered)
   built = construct(theorem, problem._replace(task_weights=weights), length, criteria)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
   return Program(on_emissions, recovered, built.get('prompt', no_prompt), built['head'])
-
-
-def what_is_recovered(problem: Any, on_emissions: Finding) -> np.ndarray:
-  """The states, or the values of a cell, whose posterior the theorem of that assumption gives, ascending."""
-  if isinstance(problem, MemoryProblem):
-    return on_emissions.witness['memory_values']
-  return on_emissions.witness.get('essential_states', np.arange(problem.hmm.num_states))
 
 
 def identity_weights(num_values: int, recovered: np.ndarray) -> np.ndarray:

@@ -197,7 +197,11 @@ def _num_right(rows_nxOxF: np.ndarray, head: np.ndarray) -> int:
 
 
 def _searched(rows_nxOxF: np.ndarray, head: np.ndarray, max_rounds: int) -> np.ndarray:
-  """The best head that rounds of lines and linear programs reach from `head`."""
+  """The best head that at most `max_rounds` rounds reach from `head`; the last of fewer found none better.
+
+  A round goes along lines in normal directions, of a Sobol sequence, then descends ramp losses of falling widths.
+  A descent is a few linear programs, each without the inputs that the head before has wrong by more than the ramp.
+  """
   best = _num_right(rows_nxOxF, head)
   directions = scipy.stats.qmc.Sobol(head.size, scramble=False, bits=_LOG_LINES + max_rounds.bit_length() + 1)
   directions.fast_forward(2**_LOG_LINES)
@@ -209,14 +213,14 @@ def _searched(rows_nxOxF: np.ndarray, head: np.ndarray, max_rounds: int) -> np.n
         head, best = head + along * direction, count
         head = head / np.abs(head).max()
     for scale in _RAMPS:
-      at = head
+      descended = head
       for _ in range(_STEPS):
-        margins = (rows_nxOxF @ at).min(1)
+        margins = (rows_nxOxF @ descended).min(1)
         ramp = scale * float(np.median(np.abs(margins)))
-        at = _ramp(rows_nxOxF, np.flatnonzero(margins > -ramp), ramp)
-        count = _num_right(rows_nxOxF, at)
+        descended = _ramp(rows_nxOxF, np.flatnonzero(margins > -ramp), ramp)
+        count = _num_right(rows_nxOxF, descended)
         if count > best:
-          head, best = at, count
+          head, best = descended, count
     if best == before:
       break
   return head

@@ -44,6 +44,7 @@ class Head(Protocol):
 
   def attend(self, params: Any, features: Any) -> Array:
     """Attention weights [..., L], which sum to 1. Raises ValueError for a head without attention."""
+    raise ValueError('this head has no attention; valid are Attention and OfficialAttention')
 
 
 def check_head(head: Head, num_classes: int, num_features: int, length: int) -> None:
@@ -239,9 +240,6 @@ class Linear(Head):
 
   def scores(self, params: LinearHead, features: Array) -> Array:
     return linear_scores(params, features)
-
-  def attend(self, params: LinearHead, features: Array) -> Array:
-    raise ValueError('a linear head has no attention; valid are Attention and OfficialAttention')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,6 +78,7 @@ def converged_head(
 
 
 def _checked(features: ArrayLike, labels: np.ndarray, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+  """Features in float64, and labels; raises ValueError if they are not finite, or no classes."""
   features, labels = np.asarray(features, np.float64), np.asarray(labels)
   if not np.isfinite(features).all():
     raise ValueError('features have an entry that is not finite; valid are finite numbers')

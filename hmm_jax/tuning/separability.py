@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 import scipy.optimize
 import scipy.sparse
 
-from hmm_jax._support.float64 import float64
+from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax._support.rational.algebra import as_integers, modular_pivots, row_reduced
 
 # The tolerances of all linear programs: the least that HiGHS accepts.
@@ -115,8 +115,7 @@ def whitening(features: np.ndarray) -> np.ndarray:
 
   A linear head on one is a linear head on the other; its margin does not depend on how rare a token is.
   """
-  scales = features.max(0)
-  scales = np.where(scales > 0, scales, 1)
+  scales = positive_or_one(features.max(0))
   _, values, rows = np.linalg.svd(features / scales, full_matrices=False)
   kept = values > _ROUNDING * values[0]
   inverse = np.where(kept, math.sqrt(len(features)) / np.where(kept, values, 1), 0)

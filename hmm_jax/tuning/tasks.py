@@ -116,6 +116,7 @@ _draw_task_weights = jax.jit(
 
 def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
   """Wrap `posterior(hmm, inputs)`: float64, in blocks of inputs that bound the memory of their messages."""
+  # Float32 parameters are widened inside of the program; concrete float64 enters as it is.
   compiled = jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block)))
   on_block = float64.in_float64(lambda hmm, block: compiled(float64.put(hmm), block))
 

@@ -43,7 +43,7 @@ class Prompt:
   place: int = 0
 
   def init(self, key: Array, model: MaskedLM, frozen: Any) -> Array:
-    """A prompt [P, E]."""
+    """A prompt [P, E], drawn as `scale` says."""
     if self.scale is None:
       return model.embed(frozen, jax.random.randint(key, (self.length,), 0, model.num_tokens)).astype(jnp.float32)
     space, shape = model.prompt_space, (self.length, model.embedding_size(frozen))
@@ -139,6 +139,7 @@ class Tuner:
     return self._task_outputs(lambda _, read: read, trainable, frozen, features)
 
   def _task_outputs(self, function: Callable[..., Any], trainable: Any, frozen: Any, features: Any) -> Any:
+    """A function of the parameters and the input of each task's head."""
     if self.trains_head_alone:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
@@ -288,16 +289,28 @@ def tune_epoch(
   return state, losses.mean(0)
 
 
+class Examples(NamedTuple):
+  """The training inputs of K tasks.
+
+  Attributes:
+    features: with leading axis n, from `frozen_features`.
+    labels: [K, n].
+    tasks: [K], their numbers, which with the key decide their starts.
+    names: of the tasks in the message of Diverged.
+  """
+
+  features: Any
+  labels: Array | np.ndarray
+  tasks: np.ndarray
+  names: Sequence[str]
+
+
 def fit(
   keys: Array | tuple[Array, Array],
   tuner: Tuner,
   schedule: Schedule,
   frozen: Any,
-  features: Any,
-  labels: Array | np.ndarray,
-  tasks: np.ndarray,
-  name: str,
-  members: Sequence[str],
+  examples: Examples,
   programs: tuple[Callable[..., TuneState], Callable[..., tuple[TuneState, Array]]] | None = None,
 ) -> Iterator[tuple[TuneState, Array | None]]:
   """Yield a fresh state with None, then the state and its losses after each epoch of a schedule, on the model's device.
@@ -309,11 +322,7 @@ def fit(
     tuner: what is trained.
     schedule: optimiser settings, batch size and epochs.
     frozen: the model's parameters, whole.
-    features: with leading axis n, from `frozen_features`.
-    labels: [K, n].
-    tasks: [K], their numbers.
-    name: with which the message of Diverged begins.
-    members: what it calls each loss.
+    examples: the training inputs and their labels by task.
     programs: in place of `init_tuning` and `tune_epoch`, such as these under `jax.vmap`.
 
   Raises:
@@ -321,9 +330,8 @@ def fit(
 
   >>> import hmm_jax as hj
   >>> tuner, schedule = Tuner(None, hj.Linear(num_classes=2)), Schedule(0.01, 5, 4, 2, 0.0, 1.0)
-  >>> data = np.eye(4, dtype=np.float32), np.array([[0, 0, 1, 1]])
-  >>> keys = jax.random.split(jax.random.key(0))
-  >>> states = fit(keys, tuner, schedule, (), *data, tasks=np.arange(1), name='tuning', members=['the task'])
+  >>> examples = Examples(np.eye(4, dtype=np.float32), np.array([[0, 0, 1, 1]]), np.arange(1), ['the task'])
+  >>> states = fit(jax.random.split(jax.random.key(0)), tuner, schedule, (), examples)
   >>> [int(state.step) for state, losses in states]
   [0, 1, 2, 3, 4, 5]
   """
@@ -332,13 +340,13 @@ def fit(
   # A model may have no parameters, or numpy's.
   sharding = next(x.sharding for x in jax.tree.leaves((frozen, key_init)) if isinstance(x, Array))
   tuner, frozen = tuner.after_features(frozen)
-  features, labels = jax.device_put((features, labels), sharding)
+  features, labels = jax.device_put(examples[:2], sharding)
   # Committed to its device before the first epoch, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(init(key_init, tuner, schedule, frozen, features, tasks), sharding)
+  state = jax.device_put(init(key_init, tuner, schedule, frozen, features, examples.tasks), sharding)
   yield state, None
   for done in range(1, schedule.num_epochs + 1):
     state, losses = epoch(state, key_order, tuner, schedule, frozen, features, labels)
-    nan_guard.check_each(losses, members, f'{name}: in epoch {done} the loss of')
+    nan_guard.check_each(losses, examples.names, f'in epoch {done} the loss of')
     yield state, losses
 
 

@@ -37,12 +37,12 @@ def test_steps_are_means_of_hmms_with_t_intervals():
   """Each step is the mean over HMMs of means over tasks, and starts where the last one ended; gains are negative."""
   records = frame(_records(HEAD, LEVELS, MOST))
   expected = [[8, 8, 7], [5, 6, 5], [5, 4, 5], [0, 0, 0], [1, 1, -1]]
-  for lost, values in zip(error_budget.lost(records, HEAD), expected, strict=True):
+  levels, with_bound = error_budget.levels(records, HEAD)
+  for lost, values in zip(error_budget.lost(levels), expected, strict=True):
     low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval()
     np.testing.assert_allclose([*lost.values, lost.mean, lost.half_width], [*values, np.mean(values), (high - low) / 2])
-  levels = error_budget.levels(records, HEAD)
   np.testing.assert_allclose(levels, 100 - np.cumsum([[0, 0, 0], *expected], axis=0).T)
-  bound, after, *_ = error_budget.lost(error_budget.at_most(records), HEAD)
+  bound, after, *_ = error_budget.lost(with_bound)
   np.testing.assert_allclose([bound.values, after.values], [[4, 4, 3], [9, 10, 9]])
 
 
@@ -66,7 +66,7 @@ def test_a_stage_that_is_missing_takes_its_tasks_with_it():
   without = frame([r for r in records if r['method'] != 'head_best'])
   assert error_budget.figure(without, figure_settings()) is None and not error_budget.tables(without)
   unpaired = [r for r in records if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
-  *_, optimisation = error_budget.levels(frame(unpaired), HEAD).iloc[0]
+  *_, optimisation = error_budget.levels(frame(unpaired), HEAD)[0].iloc[0]
   assert optimisation == pytest.approx(79)
 
 
@@ -94,7 +94,7 @@ def _even(*levels):
 def test_the_largest_loss_is_significant_by_paired_intervals(levels, most, expected):
   """It is above 0 and above all others over the HMMs, whatever the best head is within its bracket."""
   records = _records(HEAD, levels, most and [[most]] * len(levels))
-  loss, p_value = error_budget.largest_loss(frame(records), HEAD)
+  loss, p_value = error_budget.largest_loss(HEAD, *error_budget.levels(frame(records), HEAD))
   assert (loss if p_value < 0.05 else None) == expected
 
 
@@ -102,7 +102,7 @@ def test_the_largest_loss_is_significant_for_all_sizes_and_budgets_together():
   """Losses of p = 0.03 at one size are not significant beside those of a second size and of the prompt."""
   uneven = [[(100, 100, value, value - 1)] for value in (94, 88, 90.5)]
   alone = _records(HEAD, uneven, [(100,)] * 3)
-  _, p_value = error_budget.largest_loss(frame(alone), HEAD)
+  _, p_value = error_budget.largest_loss(HEAD, *error_budget.levels(frame(alone), HEAD))
   assert 0.025 < p_value < 0.05
   largest = lambda records: [
     row for one in error_budget.tables(frame(records)).values() for row in one.frame['largest']
@@ -150,6 +150,6 @@ def test_the_figure_floats_each_step_between_its_stages():
   records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
   (axes,) = error_budget.figure(records, figure_settings()).axes
   bars = [bar for bar in axes.patches if np.isfinite(bar.get_height())]
-  means = error_budget.levels(records, HEAD).mean().to_numpy()
+  means = error_budget.levels(records, HEAD)[0].mean().to_numpy()
   ends = [[bar.get_y(), bar.get_y() + bar.get_height()] for bar in bars]
   np.testing.assert_allclose(ends, np.stack([means[:-1], means[1:]], axis=1))

@@ -69,6 +69,17 @@ def test_the_right_figure_draws_memory_and_vanilla():
   assert ticks == ['8', '12', '20'] and len(legend) == 6
 
 
+def test_a_bag_of_words_stands_beside_attention_on_each_model():
+  """Where no control was run there is no figure."""
+  rows = [
+    record(Point(4, 2, 1), model, method, 0.6)
+    for model, method in (('bert', 'attention'), ('exact', 'attention'), ('exact', 'attention_constant'))
+  ]
+  figure = figures.controls(frame(rows), figure_settings())
+  assert [{'attention', 'attention on constant G'} <= set(lines_by_label(axes)) for axes in figure.axes] == [True, True]
+  assert figures.controls(frame(rows[:2]), figure_settings()) is None
+
+
 @pytest.mark.parametrize(
   ('num_trials', 'counted'), [(4, 'HMMs: n = 4, each a dot'), (5, 'HMMs: n = 5, 95% t intervals')]
 )

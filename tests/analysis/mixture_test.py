@@ -30,7 +30,7 @@ def test_the_share_is_fitted_to_the_prompt_and_predicts_head_and_spread():
   assert [first['text'], at_12['|H|'], at_12['SD of prompt\npaper']] == ['first text', '12', '']
 
 
-def test_without_both_readers_on_bert_there_is_no_mixture():
+def test_a_mixture_needs_both_readers_on_bert():
   """Not for a head without a prompt, nor for text with a memory, nor for one HMM per size."""
   assert not mixture.tables(frame([row for row in RECORDS if row['trial'] == 0]))
   assert not mixture.tables(frame(RECORDS[3:6]))

@@ -44,7 +44,7 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   for point, found in differences.items():
     assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.num_states], 0).pvalue)
   (row, *_) = _table('differences', records)
-  assert row['detectable'] == f'{differences[Point(4)].detectable(report.LEVEL / 3):.1f}'
+  assert row['detectable'] == f'{differences[Point(4)].minimum_effect(report.LEVEL / 3):.1f}'
 
 
 def test_trends_are_over_the_hmms_of_all_sizes():
@@ -77,7 +77,7 @@ def test_text_with_a_memory_and_vanilla_text_are_pooled_apart():
   }
 
 
-def test_a_table_of_tokens_is_compared_with_what_reads_bert():
+def test_a_table_of_tokens_is_compared_with_readers_of_bert():
   """Paired by task; and labels change by the number of tokens that are kept."""
   assert {row['difference'] for row in _table('contrasts', table_records())} == {'5.0 ± 0.0'}
   assert [row['k = 1'] for row in _table('nearest_tokens', table_records())] == ['25.0'] * 3
@@ -163,7 +163,7 @@ def test_a_run_without_bert_names_none():
     (memory_records, ('|M|^N |H|', '8'), [('99.8', '-3.8'), ('83.2', '+2.1')]),
   ],
 )
-def test_the_paper_stands_beside_what_it_draws(records, size, expected):
+def test_the_paper_stands_beside_its_methods(records, size, expected):
   """Each of its two methods at the same size, as digitised, and the difference of the means."""
   rows = [row for row in _table('beside_paper', records(), paper_overlay=True) if size in row.items()]
   assert sorted((row['paper'], row['difference']) for row in rows) == sorted(expected)

@@ -72,7 +72,7 @@ def test_unpaired_difference_is_welchs(first):
   _assert_is(statistics.unpaired_difference(attention, head), expected)
 
 
-def test_a_stratified_mean_covers_what_strata_differ_in():
+def test_a_stratified_interval_covers_although_strata_differ():
   """Over many samples of fixed sizes, 95% of intervals have the mean; one stratum gives a plain t interval."""
   rng = np.random.default_rng(0)
   covers = lambda found: abs(found.mean - (7 * 0 + 5 * 20) / 12) < found.half_width
@@ -83,14 +83,14 @@ def test_a_stratified_mean_covers_what_strata_differ_in():
 
 
 @pytest.mark.filterwarnings('error')
-def test_without_a_spread_or_three_units_there_is_only_a_mean():
+def test_fewer_than_three_units_or_no_spread_leave_only_a_mean():
   """Neither a half-width, nor a p-value, nor a difference that could be detected."""
   one, many, same = _run([0.75]), _run([0.5, 0.6, 0.7]), _run([0.25] * 3)
   paired, unpaired = statistics.paired_difference, statistics.unpaired_difference
   differences = [unpaired(one, many), unpaired(many, one), unpaired(same, same), paired(many[:2], same)]
   assert [found.mean for found in differences] == pytest.approx([15, -15, 0, 30])
   for found in (*differences, statistics.mean_interval([0.1] * 3)):
-    assert not found.half_width > 0 and np.isnan([found.p_value, found.detectable(0.05)]).all()
+    assert not found.half_width > 0 and np.isnan([found.p_value, found.minimum_effect(0.05)]).all()
 
 
 def test_holm_is_closed_testing():
@@ -108,7 +108,7 @@ def test_the_detectable_difference_is_found_with_that_probability(several):
   """Power at it, as an integral over the sample's spread, is 0.8 at the level."""
   level, accuracies, degrees = 0.05 / 7, np.linspace(0.5, 0.8, several) ** 2, several - 1
   found = statistics.paired_difference(_run(accuracies), _run([0.2] * several))
-  shift = found.detectable(level) * np.sqrt(several) / (100 * np.std(accuracies, ddof=1))
+  shift = found.minimum_effect(level) * np.sqrt(several) / (100 * np.std(accuracies, ddof=1))
   critical = scipy.stats.t.isf(level / 2, degrees)
   missed = lambda s: scipy.stats.norm.cdf(critical * s - shift) - scipy.stats.norm.cdf(-critical * s - shift)
   density = lambda s: scipy.stats.chi.pdf(s * np.sqrt(degrees), degrees) * np.sqrt(degrees)

@@ -118,6 +118,7 @@ _CONFIG_FILES = (
 # A mode, and a folder of records in which it does nothing.
 _FOLDERS = (
   ('report', {'work/results.jsonl': b'{"a": 1}\n{"a'}),
+  ('report', {'work/results.jsonl': b'{"schema_version": 2, "experiment": "prompt_vs_head"}'}),
   ('run', {'work/results.jsonl': b'{"experiment": "prompt_vs_head"}'}),
   ('run', {'work/results.jsonl': b'{"schema_version": 2, "experiment": "benchmark"}'}),
   ('run', {'work/config.json': b'{"schema_version": 99, "experiment": "prompt_vs_head"}'}),

@@ -64,8 +64,9 @@ class Bench:
 
   def check_left(self, workdir):
     """Raise Lost if the results of a workdir differ from the reference."""
-    why = differs(results(workdir), self.left)
-    check(not why, why)
+    found = results(workdir)
+    for name, value in self.left.items():
+      check(found.get(name) == value, f'{name} is {"another" if name in found else "missing"}')
 
   def lost(self, scenario):
     """The fault that a scenario shows; '' if the run survives it."""
@@ -119,11 +120,3 @@ def rows(path) -> list[dict[str, Any]]:
   with contextlib.suppress(OSError, ValueError):
     return [json.loads(line) for line in path.read_text().splitlines()]
   return []
-
-
-def differs(found, expected):
-  """The first of the expected results that is missing or another, in words."""
-  for name, value in expected.items():
-    if found.get(name) != value:
-      return f'{name} is {"another" if name in found else "missing"}'
-  return ''

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from experiments.settings.config import parse
-from experiments.settings.trial import chosen, trials
+from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 
 LAUNCH = ROOT / 'launch'
@@ -82,4 +82,4 @@ def _chosen(job, index=''):
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
   values, config = parse(['main', *arguments], registry.SETTINGS, ['run'])
   num_trials = len(trials(registry.from_config(config)))
-  return chosen(values.trials, num_trials), num_trials
+  return trial_numbers(values.trials, num_trials), num_trials

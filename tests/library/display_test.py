@@ -12,9 +12,9 @@ HIDDEN = float32_hmm(0, 3, 4)
 MEMORY = float32(dense_hmm(np.random.default_rng(1), 2))
 
 
-def _entropy(probs, axis=-1):
-  """The mean entropy of distributions on this axis."""
-  return f'{scipy.stats.entropy(np.float64(probs), axis=axis).mean():.3g} nats'
+def _entropy(probs):
+  """The mean entropy of distributions on the last axis."""
+  return f'{scipy.stats.entropy(np.float64(probs), axis=-1).mean():.3g} nats'
 
 
 def test_a_line_has_shapes_and_mean_entropies():

@@ -33,7 +33,7 @@ def test_a_file_gives_the_same_numbers(tmp_path, monkeypatch, suffix, distributi
 
 
 @pytest.mark.parametrize('name', ['mess3', 'even'])
-def test_an_example_is_as_the_schema_says(name):
+def test_an_example_follows_the_schema(name):
   """And has the arrays of the process that it is named after; the schema refuses what it has no key for."""
   path = DOCS / 'examples' / f'{name}.json'
   content = json.loads(path.read_text())

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from oracles import cells_of, log_space_posterior
 import pytest
+from theory_assumptions_cases import EXACT
 
 from hmm_jax.distributions import example_4_1
 from hmm_jax.distributions.hmm import token_likelihoods
@@ -12,9 +13,7 @@ from hmm_jax.theory import assumptions
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-EXACT = assumptions.Thresholds(support=0.0, rank=1e-9)
 HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
-WORDS = example_4_1.SENTENCE.lower().replace('.', ' .').split()
 RECOVERABLE = {
   'subject': ['subject noun', 'subject verb'],
   'location': ['place noun', 'ground noun'],

@@ -52,7 +52,7 @@ def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
   features = kind.read(outputs[:, kind.positions(P)], np.zeros((2, T), int))
   expected = outputs[:, P] @ head.weights + head.bias
   np.testing.assert_allclose(in_float64(kind.scores, head, features), expected, atol=1e-14)
-  with pytest.raises(ValueError, match='^a linear head has no attention; valid'):
+  with pytest.raises(ValueError, match='^this head has no attention; valid'):
     kind.attend(head, features)
 
 
@@ -101,7 +101,7 @@ def test_the_official_head_attends_for_each_token_apart(rng):
 
 
 @pytest.mark.parametrize(('reads_probs', 'reads_tokens'), [(True, False), (False, True)])
-def test_a_control_is_blind_to_what_it_does_not_read(reads_probs, reads_tokens, rng):
+def test_a_control_reads_only_its_part(reads_probs, reads_tokens, rng):
   """Its weights and scores are those of uniform predictions, or of token 0 everywhere."""
   how = (C, KEY_SIZE, VALUE_SIZE, 1.0)
   head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 6)

@@ -1,6 +1,7 @@
 """Precision of inference: float32 results equal logarithms in float64, also if messages underflow."""
 
-from inference_cases import assert_posteriors_close, paper_draw, stacked, surviving_path_case
+from conftest import compiling_fast
+from inference_cases import assert_posteriors_close, stacked, surviving_path_case
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,7 @@ from oracles import log_space_posterior
 import pytest
 
 from hmm_jax.distributions import sampling
-from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.hmm import HMM, random_hmm
 from hmm_jax.inference.posterior import forward_backward
 
 pytestmark = pytest.mark.slow
@@ -23,46 +24,43 @@ def assert_rounded(actual, expected):
   assert_posteriors_close(actual, expected, 3.1e-8, loglik_rtol=1.2e-7)
 
 
-def text_rows(hmm, count, length):
-  """Likelihood rows of texts of the chain, and of as many that are uniformly random."""
-  sampled = sampling.sample_corpus(jax.random.key(1), hmm, count, length)
-  uniform = np.random.default_rng(2).integers(hmm.num_tokens, size=(count, length))
-  return np.asarray(hmm.emission_matrix).T[np.concatenate([sampled, uniform])]
-
-
 @pytest.mark.parametrize('num_states', [4, 30])
 def test_text_is_rounded_float64(num_states):
   """On the paper's draws, on text of the chain and on text it all but forbids, of 129 and of 512 tokens.
 
   Half of the sequences are scaled and half take logarithms. Text of 512 tokens never needs logarithms.
   """
-  hmm = paper_draw(num_states)
+  with compiling_fast():
+    hmm = random_hmm(jax.random.key(0), num_states, 10)
+  sampled = sampling.sample_corpus(jax.random.key(1), hmm, 6, 512)
+  uniform = np.random.default_rng(2).integers(hmm.num_tokens, size=(6, 512))
+  of_texts = np.asarray(hmm.emission_matrix).T[np.concatenate([sampled, uniform])]
   observed = np.arange(512) < np.where(np.arange(12) % 2, 129, 512)[:, None]
-  rows = np.where(observed[..., None], text_rows(hmm, 6, 512), np.float32(1))
+  rows = np.where(observed[..., None], of_texts, np.float32(1))
   expected = log_space_posterior(hmm, rows)
   log_evidence = expected.marginal_loglik - np.log(np.float64(rows).max(-1)).sum(-1)
   assert (log_evidence[:6] > LEAST_LOG_EVIDENCE).all() and (log_evidence[6::2] < LEAST_LOG_EVIDENCE).all()
   assert_rounded(forward_backward(hmm, rows), expected)
 
 
-def log_uniform_chain(seed, num_states=4, length=40):
+def log_uniform_chain(seed):
   """A chain and rows whose entries spread over 36 orders of magnitude, evidence that it all but forbids."""
   rng = np.random.default_rng(seed)
   spread = lambda *shape: 10.0 ** -rng.uniform(0, 36, shape)
-  transition_matrix = spread(num_states, num_states)
+  transition_matrix = spread(4, 4)
   transition_matrix /= transition_matrix.sum(1, keepdims=True)
-  rows = np.maximum(spread(length, num_states), 1e-37)
-  return HMM(np.eye(num_states)[0], transition_matrix, transition_matrix), rows
+  rows = np.maximum(spread(40, 4), 1e-37)
+  return HMM(np.eye(4)[0], transition_matrix, transition_matrix), rows
 
 
-def detour_case(decades, at_once, length=40):
+def detour_case(decades, at_once):
   """Two states that are never left: one loses `decades` late, the other `at_once`, past the least normal float64.
 
   A scaled message loses the second, which is what is left where `decades` are more.
   """
-  rows = np.ones((length, 2))
+  rows = np.ones((40, 2))
   rows[:8, 1] = 10.0 ** (-at_once / 9)
-  rows[8:, 0] = 10.0 ** (-decades / (length - 8))
+  rows[8:, 0] = 10.0 ** (-decades / 32)
   return HMM(np.array([1, rows[0, 1]]), np.eye(2), np.eye(2)), rows
 
 

@@ -17,7 +17,7 @@ assert not {'flax', 'optax', 'pandas', 'scipy.stats'} & set(sys.modules)
 """
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_can_be_imported():
   """The names of `__all__`, submodules without an import, and the version of the installed package."""
   assert all(getattr(hj, name) is not None and name in dir(hj) for name in hj.__all__)
   assert {found.name for found in pkgutil.iter_modules(hj.__path__)} <= {*hj.__all__, '_support'}

@@ -35,9 +35,10 @@ def train_steps():
 
 
 def compiled(steps_per_call):
-  return pretraining.make_train_steps(
+  _, train_steps = pretraining.make_programs(
     BERT, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
+  return train_steps
 
 
 def placed(tree):
@@ -59,9 +60,9 @@ def corpus():
   return placed(np.uint8((starts + np.arange(8)) % 4))
 
 
-def run(train_steps, state, corpus, *, calls, seed=7):
+def run(train_steps, state, corpus, *, calls):
   """The state after `calls` calls from a state on the host, and all losses."""
-  state, key = placed((state, jax.random.key(seed)))
+  state, key = placed((state, jax.random.key(7)))
   losses = []
   for _ in range(calls):
     state, some = train_steps(state, corpus, key)
@@ -69,7 +70,7 @@ def run(train_steps, state, corpus, *, calls, seed=7):
   return state, np.concatenate(losses)
 
 
-def test_a_state_from_anywhere_needs_no_program_of_its_own(train_steps, start, corpus):
+def test_a_state_off_the_mesh_compiles_no_second_program(train_steps, start, corpus):
   """The first state is where `init_train_state` leaves it, later ones where training keeps them."""
   state, key, counts = jax.tree.map(jnp.array, start), jax.random.key(7), []
   for _ in range(2):

@@ -44,7 +44,6 @@ def block():
   return names, reports
 
 
-@pytest.mark.slow
 def test_the_block_runs_as_it_stands(block):
   """A prompt of ten rows and a linear head, on a BERT and on the exact model; the accuracy is that of predictions."""
   names, ((_, _), (step, values)) = block
@@ -57,7 +56,6 @@ def test_the_block_runs_as_it_stands(block):
     assert tuned.accuracy == (tuned.predict(shown[1500:]) == labels[1500:]).mean()
 
 
-@pytest.mark.slow
 def test_the_library_pretrains_as_the_suite_does(block):
   """The parameters are those of the experiments at the small scale, bit by bit."""
   names, _ = block

@@ -33,7 +33,7 @@ def drawn():
 
 def tuned(method, name='exact', classes=()):
   """The fit to a task; a model by another name than 'exact' is computed as BERT is."""
-  frozen = tuning.FrozenModel(name, MODEL, CHAIN, functools.partial(optimal_heads.exact_probs, CHAIN))
+  frozen = tuning.FrozenModel(name, MODEL, CHAIN, CHAIN)
   trial, tasks = drawn()
   (one,) = tuning.tune(tuning.Job(trial, frozen, method, [0], tasks._replace(token_classes=classes)), QUIET)
   return one

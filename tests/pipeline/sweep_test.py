@@ -8,13 +8,14 @@ import jax
 import numpy as np
 import pytest
 import rich.console
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, queue, sweep
 from experiments.records import environment, files, results, status, trials
 from experiments.records.trials import TunedTask
 from experiments.runtime.progress import Reporter
-from experiments.settings.trial import chosen
+from experiments.settings.trial import trial_numbers
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
 @pytest.mark.parametrize(('text', 'numbers'), [('', [*range(6)]), ('5,0,2-3,3', [0, 2, 3, 5])])
 def test_trials_are_chosen_by_number(text, numbers):
   """Numbers and ranges, each trial once and in order; nothing is all."""
-  assert chosen(text, 6) == numbers
+  assert trial_numbers(text, 6) == numbers
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
@@ -90,7 +91,7 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
   _run(settings, tmp_path, 0, 1)
   before = _contents(tmp_path)
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
-  left = sweep.merge(more, tmp_path, Reporter(rich.console.Console(quiet=True)))
+  left = sweep.merge(more, tmp_path, QUIET)
   assert left == '0 of 6 trials are finished' and _contents(tmp_path) == before
   assert status.text(sweep.folders(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 
@@ -103,7 +104,7 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
 
 
-def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
+def test_another_environment_is_reported(tmp_path, monkeypatch):
   """For records and for a model, in one line with the old and the new value."""
   here = environment.environment(jax.devices())
   there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
@@ -122,7 +123,7 @@ def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
     assert name in line and line.endswith(difference)
 
 
-def test_a_workdir_of_other_settings_says_which(tmp_path):
+def test_settings_of_another_run_are_named_with_both_values(tmp_path):
   """A run is compared with the first one field by field, without the fields that decide no record."""
   results.begin(tmp_path, settings_of('smoke', seed=1))
   results.begin(tmp_path, settings_of('smoke', seed=2))

@@ -21,7 +21,7 @@ from hmm_jax.tuning.tasks import draw_task_weights
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypatch):
+def test_the_distance_at_the_mask_is_measured_on_test_inputs(monkeypatch):
   """On the first of them, as many as settings name."""
   downstream = types.SimpleNamespace(
     inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
@@ -81,7 +81,7 @@ def test_draws_of_seed_0_have_not_changed():
 
 
 @pytest.mark.slow
-def test_all_that_is_exact_stays_on_its_device(tmp_path):
+def test_all_that_is_exact_stays_on_its_device():
   """If `float64_device` is not the first, as on a TPU's host, the distribution and the texts are on it."""
   run_on_devices(
     2,

@@ -50,7 +50,7 @@ def predictions(distribution, inputs):
 
 def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
-  frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
+  frozen = tuning.FrozenModel('exact', MODEL, distribution, distribution)
   trial = Trial(settings, POINT, 0)
   return tuning.tune(tuning.Job(trial, frozen, method, list(tasks), downstream), QUIET)
 
@@ -178,7 +178,7 @@ def test_the_profile_bins_weights_by_concentration(drawn):
   assert tuning.attention_profile(np.ones((1, 4)), downstream)['attention_rank_correlation'] is None
 
 
-def test_a_converged_head_is_what_it_does(settings, drawn):
+def test_accuracies_of_a_converged_head_are_those_of_its_arrays(settings, drawn):
   """Accuracies are those of its arrays, by G in float64; where it ends the loss has next to no slope.
 
   The best head on the test inputs is above it, and below what certificates leave.

@@ -51,7 +51,7 @@ def test_a_record_that_was_touched_is_found(recorded, field):
   assert set(_different(recorded, _records())) == {field}
 
 
-def test_equal_records_are_equal_wherever_they_were_made():
+def test_records_of_another_environment_can_be_equal():
   assert not _different(_changed(0, environment='another'), _records())
 
 

@@ -33,9 +33,9 @@ def test_without_a_clone_the_commit_is_unknown(monkeypatch, tmp_path):
 )
 def test_differences_are_those_that_may_change_bits(here, changes, named):
   """Devices and the libraries that compute, neither the commit nor a library that plots."""
-  assert [found.split()[0] for found in environment.differences(here | changes, here)] == named
+  assert [found.split()[0] for found in environment.differing([here | changes], here)] == named
   there = here | {'packages': here['packages'] | {'jax': '0.1', 'matplotlib': '0.1'}}
-  assert [found.split()[0] for found in environment.differences(there, here)] == ['jax']
+  assert [found.split()[0] for found in environment.differing([there], here)] == ['jax']
 
 
 def test_an_environment_that_was_changed_is_not_compared(tmp_path, here):

@@ -53,7 +53,7 @@ def test_records_are_a_frame_with_their_environment(tmp_path):
   assert set(records['commit']) == {there['commit']}
 
 
-def test_a_folder_that_is_not_there_has_no_records(tmp_path):
+def test_a_missing_folder_is_refused(tmp_path):
   assert load(tmp_path).empty
   with pytest.raises(SettingsError, match='^workdir is .*none'):
     load(tmp_path / 'none')

@@ -95,7 +95,7 @@ def test_the_status_of_every_trial_is_printed(tmp_path, monkeypatch, capsys):
   lock_elsewhere(runs.directory)
   os.utime(lock_elsewhere(stale.directory), (0, time.time() - 3670))
   for folder in (runs, failed):
-    failures.caught(folder.directory, ValueError('bad\x1b luck'))
+    failures.write(folder.directory, ValueError('bad\x1b luck'))
   files.write_sealed(odd.directory / 'failed.json', {'error': ['x'], 'status': 1})
   before = files.tree(tmp_path).keys()
   monkeypatch.setattr(jax, 'devices', lambda *_: pytest.fail('looks at devices'))

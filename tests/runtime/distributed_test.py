@@ -158,7 +158,7 @@ def _asked(**changes):
   ],
   ids=['nothing', 'srun', 'outright'],
 )
-def test_a_cluster_is_joined_as_it_says(monkeypatch, capsys, variables, changes, joined):
+def test_a_cluster_is_joined_by_its_variables(monkeypatch, capsys, variables, changes, joined):
   """Processes are joined if others were started, unless it is off or set otherwise; else none is waited for.
 
   Before it waits it says how to run one process.

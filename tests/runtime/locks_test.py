@@ -33,7 +33,7 @@ def test_a_process_that_is_killed_is_taken_over_at_once(tmp_path):
     assert is_held
 
 
-def test_a_holder_elsewhere_is_taken_over_after_its_lease(tmp_path, monkeypatch):
+def test_a_lease_of_another_machine_runs_out(tmp_path, monkeypatch):
   """By the clock of who waits, from the last renewal on; also one that died before it wrote its name."""
   path, clock = tmp_path / locks.NAME, [1000.0]
   path.touch()
@@ -78,7 +78,7 @@ def grid(tmp_path):
   [
     (_record_elsewhere, [4, 8], []),
     (lambda folder: None, [4, 8, 6], []),
-    (lambda folder: failures.caught(folder.directory, ValueError('bad luck')), [4, 8], ['bad luck']),
+    (lambda folder: failures.write(folder.directory, ValueError('bad luck')), [4, 8], ['bad luck']),
   ],
   ids=['done', 'killed', 'failed'],
 )
@@ -92,7 +92,7 @@ def test_trials_locked_by_another_process_come_last(grid, monkeypatch, ends, beg
 
   monkeypatch.setattr(queue.trial_lib, 'run', run)
   other = grid[1]
-  failures.caught(other.directory, ValueError('of long ago'))
+  failures.write(other.directory, ValueError('of long ago'))
   path = lock_elsewhere(other.directory)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(other), path.unlink()))
   failed = queue.fill(grid, range(3), 0.0, QUIET)

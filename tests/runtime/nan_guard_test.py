@@ -76,10 +76,9 @@ def test_tuning_ends_at_an_epoch_that_is_not_finite():
   """It names the epoch and the task."""
   epoch = lambda done, *_: (done + 1, np.array([0.5, np.nan if done == 1 else 0.5]))
   tuner, schedule = tuner_lib.Tuner(None, heads.Linear(2)), tuner_lib.Schedule(0.1, 5, 1, 0, 0.0, 1.0)
-  data = np.ones((2, 3)), np.zeros((2, 2), int), np.arange(2)
-  states = tuner_lib.fit(
-    jax.random.split(jax.random.key(0)), tuner, schedule, (), *data, 'head', ['task 0', 'task 1'], (lambda *_: 0, epoch)
-  )
+  examples = tuner_lib.Examples(np.ones((2, 3)), np.zeros((2, 2), int), np.arange(2), ['task 0', 'task 1'])
+  keys = jax.random.split(jax.random.key(0))
+  states = tuner_lib.fit(keys, tuner, schedule, (), examples, (lambda *_: 0, epoch))
   with pytest.raises(nan_guard.Diverged, match='in epoch 2 the loss of task 1'):
     list(states)
 
@@ -93,7 +92,7 @@ def test_a_pretraining_that_was_taken_over_writes_no_more(train, tmp_path):
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
-def test_every_leaf_is_looked_at(value):
+def test_every_leaf_is_checked(value):
   """One number of one leaf, in half precision as well, and integers never."""
   leaf = jnp.array([1, value, 1], jnp.bfloat16)
   assert not nan_guard.all_finite({'a': np.ones((2, 3)), 'b': [leaf, np.int32(3)]})

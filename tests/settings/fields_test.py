@@ -4,7 +4,7 @@ import pytest
 
 from experiments.settings import config as config_lib
 from experiments.settings.fields import Group, setting, SettingsError
-from experiments.settings.trial import chosen
+from experiments.settings.trial import trial_numbers
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
@@ -68,4 +68,4 @@ def test_lists_may_have_spaces_and_flags_be_unset():
   _, config = config_lib.parse(['main', '--config=prompt_vs_head', *words], registry.SETTINGS, ['run'])
   settings = registry.from_config(config)
   assert settings.methods == ('head', 'prompt') and not settings.debug_nans
-  assert chosen('0 , 2-3', 4) == [0, 2, 3]
+  assert trial_numbers('0 , 2-3', 4) == [0, 2, 3]

@@ -41,7 +41,7 @@ def test_methods_that_need_a_model_are_refused_without_one():
     settings_of(models=('none',), methods=('head',))
 
 
-def test_settings_at_the_edge_of_what_fits_are_taken():
+def test_settings_at_the_edge_are_accepted():
   """A cut text may be longer than BERT, and cells that no memory has do not matter.
 
   A memory of size 0 is one HMM without a memory, whatever the number of cells.

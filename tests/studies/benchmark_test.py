@@ -25,7 +25,7 @@ def _settings(**changes):
   return settings_of('smoke', 'benchmark', **changes)
 
 
-def test_contenders_take_turns_and_one_that_fails_is_skipped(monkeypatch):
+def test_contenders_take_turns_and_a_failing_one_is_skipped(monkeypatch):
   """On record are the seconds of one unit in each round but the first, in which ours compiles."""
   calls, clock, reporter = [], [0.0], Reporter(rich.console.Console(file=io.StringIO()))
   monkeypatch.setattr(time, 'perf_counter', lambda: clock[0])

@@ -50,6 +50,6 @@ def test_records_hold_the_posterior_after_each_word(finished):
 
 
 @pytest.mark.parametrize('sentence', ['The horse in the pasture.', 'Cow the grass.', ''])
-def test_a_sentence_that_cannot_be_said_is_refused(sentence):
+def test_an_impossible_sentence_is_refused(sentence):
   with pytest.raises(SettingsError, match=f'^sentence is {sentence!r}'):
     experiment.STUDY.check(_settings(sentence=sentence))

@@ -23,7 +23,7 @@ def test_no_table_of_a_page_is_stale(page):
   assert pages.filled(table.replace('\n|', '\n|1', 1)) == table
 
 
-def test_a_table_that_is_nowhere_is_named(capsys, monkeypatch, tmp_path):
+def test_an_unknown_table_is_named(capsys, monkeypatch, tmp_path):
   page = tmp_path / 'page.md'
   page.write_text('<!-- table accuracy of nowhere -->\n<!-- end -->\n')
   monkeypatch.setattr(pages, 'PAGES', (page,))

@@ -74,7 +74,7 @@ def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
   kl = own.groupby(CONDITION)['kl'].transform('mean')
   percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
   # The KL of the exact model to itself is 0 up to float32 rounding.
-  words = {'perturbation': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
+  words = {'perturbation': own.apply(name_of, axis=1), 'KL': kl.map(lambda mean: f'{abs(round(mean, 5)):.2g}')}
   return own[[*CONDITION, 'hmm']].assign(**words, majority=100 * own['majority_accuracy']).join(percent)
 
 
@@ -95,6 +95,7 @@ def name_of(condition: Any) -> str:
 
 
 def _mass_table(mass: pd.DataFrame) -> Table:
+  """A row for each model: the mean mass on H* behind each prompt, and tests of their differences."""
   counts = mass.groupby(level='model', sort=False).size().astype(str)
   title, differences = _tested(
     'Mean posterior mass on H* in percent, computed from predictions', _minus(mass, _PROMPT_PAIRS, PROMPTS)
@@ -104,6 +105,7 @@ def _mass_table(mass: pd.DataFrame) -> Table:
 
 
 def _prompt_table(bert: pd.DataFrame) -> Table:
+  """A row for each BERT: what its prompt reaches on the theorem's task and on the control, and the masses on H*."""
   own, control = (statistics.select(bert, kind=kind).set_index('hmm') for kind in ('task', 'control'))
   cells = pd.DataFrame({'BERT': own.index.astype(str), 'KL': own['kl'].map('{:.3f}'.format)}, own.index)
   for name, rows in (('mu on H*', own), ('mu elsewhere', control)):

@@ -13,6 +13,7 @@ from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.theory import assumptions, families, recovery
 from hmm_jax.theory.degradation import leaking, with_smallest_singular_value
+from hmm_jax.theory.enumeration import normalised
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import generator
 from hmm_jax.theory.theorems import Criteria
@@ -89,8 +90,7 @@ class DamagedProblem(NamedTuple):
       return self.states @ self.hmm.emission_matrix
     start = self.hmm.initial_probs
     states = self.states * ((prompt[0] * start) @ self.hmm.transition_matrix / start)
-    totals = states.sum(-1, keepdims=True)
-    return states / np.where(totals > 0, totals, 1) @ self.hmm.emission_matrix
+    return normalised(states) @ self.hmm.emission_matrix
 
 
 def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, DamagedProblem]:

@@ -37,7 +37,7 @@ def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, rep
   # Both models have the same problems.
   key_problems = jax.random.fold_in(key, problems.THEOREMS[theorem])
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
-  drawn = [problems.draw(s, theorem, key) for key in keys]
+  drawn = [problems.draw(s, theorem, key_hmm) for key_hmm in keys]
   model, conditions, frozen = {'exact': _exact, 'bert': _berts}[model_name](s, theorem, drawn, keys, reporter)
   if theorem == '3.6':
     conditions.append(conditions[0]._replace(kind='control'))
@@ -45,7 +45,7 @@ def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, rep
   for condition in conditions:
     chosen, is_control = [of[condition.damage, condition.degree] for of in drawn], condition.kind == 'control'
     if is_control:
-      chosen = [problems.about_other_states(s, problem, key) for problem, key in zip(chosen, keys)]
+      chosen = [problems.about_other_states(s, problem, key_hmm) for problem, key_hmm in zip(chosen, keys)]
     rows = methods.measure(s, model, chosen, frozen(condition, chosen), key, reporter, is_control=is_control)
     records += [{**condition._asdict(), 'hmm': index, **row} for index, row in enumerate(rows)]
   return jax.tree.map(lambda x: float(f'{x:.{_DIGITS}g}') if isinstance(x, float) else x, records)
@@ -71,7 +71,7 @@ def _exact(
 def _berts(
   s: DegradationSettings, theorem: str, drawn: list[dict[Damage, DamagedProblem]], keys: list[Array], reporter: Reporter
 ) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[DamagedProblem]], list[Any]]]:
-  """BERTs, likewise: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
+  """What `_exact` returns, of BERTs: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.table import number, Table
+from experiments.analysis.table import format_number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
@@ -166,7 +166,7 @@ def _agreement(result: Comparison, possible: np.ndarray, in_region: np.ndarray, 
 def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
   """Decide if one linear head on G_1 has the labels of all texts of a length that are no near tie."""
   possible = enumeration.possible_texts(problem, length)
-  clear = possible.where(possible.gaps > margin)
+  clear = possible.selected(possible.gaps > margin)
   count = len(clear.labels)
   record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
   if not count:
@@ -187,7 +187,6 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
-  del settings
   is_assumption, is_masks = records['record'] == 'assumption', records['record'] == 'masks'
   # If no construction exists there are no numbers, and if all exist no reasons.
   constructions = records[~(is_assumption | is_masks)].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
@@ -216,7 +215,7 @@ def _cell(value: Any) -> str:
   if isinstance(value, bool):
     return 'yes' if value else 'no'
   if isinstance(value, float):
-    return number(value, ',.7g')
+    return format_number(value, ',.7g')
   return textwrap.fill(_brief(value), _WIDTH)
 
 

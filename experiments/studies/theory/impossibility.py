@@ -63,12 +63,12 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   *keys, key_tuning = jax.random.split(key, 3)
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
     for kind, key_kind in zip(('sparse', 'paper'), keys):
-      for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
-        pair = _sparse(s, key_one) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key_one)
+      for number, key_hmm in enumerate(jax.random.split(key_kind, s.num_hmms)):
+        pair = _sparse(s, key_hmm) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key_hmm)
         hmm, task_weights = jax.tree.map(np.float64, pair)
         # The task is on the masked first state itself.
         sampled = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
-        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, sampled, jax.random.fold_in(key_one, 1)))
+        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, sampled, jax.random.fold_in(key_hmm, 1)))
         advance(len(drawn), f'last HMM: {drawn[-1].known["outcome"]}')
   varies = lambda sampled: sampled.known['outcome'] != 'constant'
   tuned = _tuned(s, [*filter(varies, drawn)], key_tuning, reporter)
@@ -92,10 +92,11 @@ def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
 
 
 def _examined(settings: TheorySettings, names: Record, problem: StateProblem, key: Array) -> SampledProblem:
+  """The texts of a problem without near ties, a linear head or a proof on them, and training texts drawn by `key`."""
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin
-  near_ties, texts = texts.probs[~is_clear].sum(), texts.where(is_clear)
+  near_ties, texts = texts.probs[~is_clear].sum(), texts.selected(is_clear)
   decision = certificates.decide(problem, texts, settings.margin)
   sample = generator(key).choice(len(texts.probs), s.num_train, p=texts.probs / texts.probs.sum())
   proof = decision.proof
@@ -126,7 +127,7 @@ def _scored(sampled: SampledProblem, right: dict[str, np.ndarray]) -> Record:
 
 def _right(settings: TheorySettings, sampled: SampledProblem, tuned: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Texts that each method has right, [n], by method."""
-  texts, chosen = sampled.texts, sampled.texts.where(sampled.sample)
+  texts, chosen = sampled.texts, sampled.texts.selected(sampled.sample)
   # Logistic regression at its optimum, which training may not have reached.
   optimisation = dataclasses.asdict(settings.impossibility.converged)
   head = optimum.converged_head(chosen.features, chosen.labels, num_classes=2, **optimisation).head

@@ -29,9 +29,9 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   sizes += [('memory', size, key_memory) for size in s.memory_sizes]
   with reporter.track('assumptions of the paper', len(sizes)) as advance:
     for done, (text, size, key_text) in enumerate(sizes, 1):
-      for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+      for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
         with jax.enable_x64(True):
-          drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
+          drawn = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
         row = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
         rows.append({'text': text, 'size': size, 'draw': number, **row})
       advance(done, f'{text}, size {size}')

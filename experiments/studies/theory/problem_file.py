@@ -8,6 +8,8 @@ Beside the keys that `hmm_jax.distributions.files` reads a file may have
   cell            j*, the cell of a memory that the label speaks of, by default 0; S = M values
 """
 
+import functools
+
 import jax
 import numpy as np
 
@@ -28,7 +30,7 @@ def load(word: str, seed: int) -> Problem:
   Raises:
     SettingsError: one sentence that names the key, its value and what would be valid.
   """
-  return data.read('distribution', word, lambda word: _problem(word, seed))
+  return data.read('distribution', word, functools.partial(_problem, seed=seed))
 
 
 def _problem(word: str, seed: int) -> Problem:

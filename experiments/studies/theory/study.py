@@ -48,8 +48,9 @@ def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matpl
   figures.draw_majority(axes, samples(records, 'majority'))
   axes.set_xticks(temperatures, [f'{value:g}' for value in temperatures])
   axes.minorticks_off()
-  axes.set_xlabel('temperature of the softmax; 0 is the argmax of the theorems')
-  axes.set_ylabel('accuracy of the construction (%)')
+  axes.set(
+    xlabel='temperature of the softmax; 0 is the argmax of the theorems', ylabel='accuracy of the construction (%)'
+  )
   count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
   figures.finish(figure, records, count)
   return {'temperature': figure}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.analysis.statistics import Interval, mean_interval, percent_interval
-from experiments.analysis.table import median_range, number, share, Table, table
+from experiments.analysis.table import format_number, median_range, share, Table, table
 
 Cell = Callable[[pd.Series], str]
 
@@ -55,7 +55,6 @@ class _Kind(NamedTuple):
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """Verification, linear heads, prevalence."""
-  del settings
   made = {}
   for name, kind in _TABLES.items():
     rows_of_kind = records.dropna(subset=kind.field) if kind.field in records else records[:0]
@@ -70,6 +69,7 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
 
 
 def _rows(records: pd.DataFrame, kind: _Kind) -> list[dict[str, str]]:
+  """The cells of each group of records, by heading."""
   rows = []
   for names, group in records.groupby([*kind.by.values()], sort=False):
     row = {
@@ -102,7 +102,7 @@ def _per_text(records: pd.DataFrame) -> pd.DataFrame:
 
 def _of(statistic: str, form: str) -> Cell:
   """An aggregate of the values by pandas, in a format; '' if none is known."""
-  return lambda values: number(values.agg(statistic), form)
+  return lambda values: format_number(values.agg(statistic), form)
 
 
 def _above(limit: int) -> Cell:

@@ -53,6 +53,7 @@ def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Rep
 
 
 def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> list[Record]:
+  """The records of HMM number `index`: right construction, wrong ones if it is among the first, and softmaxes."""
   v = settings.verification
   mutated = index < v.num_mutated
   drawn = draw(settings, theorem, jax.random.fold_in(key, index), index, mutated)
@@ -60,7 +61,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   if mutated:
     wrong = wrong_constructions(theorem.name, drawn.problem, drawn.program, v.length, settings.criteria)
     programs = {CONTROL: drawn.program, **wrong}
-    rows += [{'mutant': name, **caught(settings, drawn, program)} for name, program in programs.items()]
+    rows += [{'mutant': name, **detections(settings, drawn, program)} for name, program in programs.items()]
     rows += _softened(v.temperatures, drawn) if theorem.num_cells else []
   return [{'theorem': theorem.name, 'hmm': index, **row} for row in rows]
 
@@ -155,7 +156,7 @@ def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[
   return rows
 
 
-def caught(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
+def detections(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
   """Count the sequences that show a construction to be wrong: by label, by direction, by the factor of the proof."""
   comparison = compared(drawn, program)
   is_large = comparison.error > _ROUNDING

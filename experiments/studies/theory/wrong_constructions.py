@@ -33,6 +33,7 @@ def wrong_constructions(
 
 
 def _slips_3_3(problem: Any, program: Program, criteria: Criteria) -> _Slips:
+  """Changes of D and of W^+ in the head of Theorem 3.3."""
   hmm, silent_probs, weights = problem.hmm, problem.silent_probs, program.head.weights
   mu = identity_weights(hmm.num_states, program.recovered)
   built = lambda chain, silent: recovery.theorem_3_3(chain, mu, silent, criteria.thresholds)['head'].weights
@@ -49,6 +50,7 @@ def _slips_3_3(problem: Any, program: Program, criteria: Criteria) -> _Slips:
 
 
 def _slips_3_6(problem: Any, program: Program) -> _Slips:
+  """Changes of H* and of its scale in the head of Theorem 3.6."""
   hmm, essential = problem.hmm, program.recovered
   W = hmm.emission_matrix.T
   reached = (program.prompt[0] * hmm.initial_probs) @ hmm.transition_matrix
@@ -85,6 +87,7 @@ def _slips_of_attention(problem: Any, program: Program, length: int) -> _Slips:
 
 
 def _wrong_prompts(problem: Any, prompt: np.ndarray) -> dict[str, np.ndarray]:
+  """Prompts of the shape of the right one, by what is wrong with them."""
   prompts = {'prompt complemented': 1 - prompt, 'no prompt': np.ones_like(prompt)}
   if isinstance(problem, MemoryProblem):
     prompts['prompt not scaled by P[H_0] / P[H_1]'] = (prompt > 0).astype(float)

@@ -39,7 +39,6 @@ _MAJORITY = {'majority_accuracy': 'majority class, %'}
 
 def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, Table]:
   """All tables; that of accuracies only if the grid's records in docs/results have these tasks."""
-  del settings
   return {
     'cells': _cell_table(records, 'separable', 'all test inputs'),
     'clear_cells': _cell_table(records, 'clear_separable', 'test inputs without near ties'),
@@ -65,6 +64,7 @@ def _distance_table(tasks: pd.DataFrame) -> Table:
 
 
 def _distances(tasks: pd.DataFrame) -> dict[str, str]:
+  """The cells of one |H| in the table of distances, by the names of their rows."""
   hmms = tasks.drop_duplicates('trial')
   counts = {
     f'3.5, epsilon {float(level):g}, rank {rank}': tasks['3.5'].str[level].str[rank]
@@ -143,8 +143,7 @@ def figures(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, 
     samples = {float(size): percent(rows, field, _HMM).values for size, rows in tasks.groupby('num_states')}
     figures_lib.draw_line(axes, samples, label, style, 3 * (number - 2))
   axes.set_xticks(tasks['num_states'].unique())
-  axes.set_xlabel('number of hidden states |H|')
-  axes.set_ylabel('share of tasks (%)')
+  axes.set(xlabel='number of hidden states |H|', ylabel='share of tasks (%)')
   figures_lib.trim_percent_ticks(axes)
   counts = tasks.groupby('num_states')['trial'].nunique()
   figures_lib.finish(figure, tasks, figures_lib.counted(list(counts), 'HMMs'))

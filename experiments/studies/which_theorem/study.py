@@ -13,7 +13,7 @@ from experiments.pipeline import checks, trial as trial_lib
 from experiments.pipeline.downstream import Downstream
 from experiments.runtime.progress import Reporter
 from experiments.settings.trial import Trial, trials
-from experiments.studies.study import in_parts, Part, Row, Study
+from experiments.studies.study import in_parts, Row, Study
 from experiments.studies.theory import prevalence
 from experiments.studies.which_theorem.kinds_of_tasks import figures, tables
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
@@ -22,11 +22,6 @@ from hmm_jax.tuning import tasks
 from hmm_jax.tuning.best_head import proven_certificates, relative_error
 from hmm_jax.tuning.reachable import linear_score, reachable
 from hmm_jax.tuning.separability import linear_separation, surely_right, whitening
-
-
-def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
-  del settings
-  return {'linearity': _facts}
 
 
 def _facts(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
@@ -125,4 +120,4 @@ def unexplained(features: np.ndarray, scores: np.ndarray) -> float:
   return float(np.sqrt((rest**2).sum() / (centred**2).sum()))
 
 
-STUDY = Study(in_parts(_parts), tables, figures, checks.check_draws)
+STUDY = Study(in_parts(lambda settings: {'linearity': _facts}), tables, figures, checks.check_draws)

@@ -10,9 +10,9 @@ from hmm_jax.tuning import separability
 TOLERANCE = 1e-9
 
 
-def decided(problem, length=4):
-  texts = enumeration.possible_texts(problem, length)
-  texts = texts.where(texts.gaps > TOLERANCE)
+def decided(problem):
+  texts = enumeration.possible_texts(problem, 4)
+  texts = texts.selected(texts.gaps > TOLERANCE)
   return problem, texts, certificates.decide(problem, texts, TOLERANCE)
 
 

@@ -24,14 +24,9 @@ STATES = counterexamples.head_fails_prompt_succeeds()
 MEMORY = counterexamples.head_fails_attention_succeeds()
 
 
-def rows_of(hmm, text):
-  """Likelihood rows of x' = (MASK, x)."""
-  return rationals.likelihood_rows(hmm, (hmm.num_tokens, *text))
-
-
-def masked_probs(hmm, text, position=0):
-  """P[H_i | x'_{-i}] [E], exactly; positions of x' count from 0."""
-  return rationals.state_probs(hmm, rows_of(hmm, text), position, leave_out=True)
+def masked_probs(hmm, text):
+  """P[H_1 | x] [E] of x' = (MASK, x), exactly."""
+  return rationals.state_probs(hmm, rationals.likelihood_rows(hmm, (hmm.num_tokens, *text)), 0, leave_out=True)
 
 
 def all_texts(hmm, longest):
@@ -69,7 +64,7 @@ def test_the_floats_are_the_fractions_and_posteriors_are_sums_over_paths(example
 
 
 @pytest.mark.docs
-def test_the_snippet_of_the_page_runs_and_prints_what_it_says():
+def test_the_snippet_of_the_page_prints_its_output():
   """The python block of the page, run as it stands."""
   snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE.read_text(), re.DOTALL).groups()
   out = io.StringIO()

@@ -5,14 +5,13 @@ import itertools
 
 import numpy as np
 import pytest
+from theory_assumptions_cases import EXACT
 
 from hmm_jax._support.rational import algebra, chain as chain_lib
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.theory import assumptions, gap, recovery
-from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.rational_constructions import exact_construction
 
-EXACT = Thresholds(support=0.0, rank=1e-9)
 PAPER = Fraction(-2)
 PROBLEM = gap.weak_prompt_bias()
 

@@ -6,13 +6,11 @@ import itertools
 import numpy as np
 import pytest
 from rationals import as_fractions, likelihood_rows, path_weights, token_probs
+from theory_assumptions_cases import EXACT
 
 import hmm_jax as hj
 from hmm_jax._support.rational.algebra import fraction_rows, PRIME, rank
 from hmm_jax.theory import mask_examples, theorem_3_3
-
-EXACT = hj.theory.Thresholds(support=0.0, rank=1e-9)
-
 
 # The start is not stationary. Of a token one move before a state, P[0 | state] is 1/7, 3/4 and 2/7.
 CHAIN = hj.HMM(*map(fraction_rows, ([1, 2, 3], [[1, 2, 0], [0, 1, 2], [2, 0, 1]], [[2, 0], [1, 1], [0, 2]])))
@@ -88,7 +86,7 @@ def predicted(hmm, prompt, position, texts):
 @pytest.mark.parametrize(
   ('prompt', 'position', 'fewest'), [([[1, 0, 0]], 1, 0), ([[1, 1, 1]], 1, 3), ([[1, 3, 6]], 0, 0)]
 )
-def test_a_prompt_is_right_where_no_mask_helps(prompt, position, fewest):
+def test_a_prompt_is_right_although_no_mask_helps(prompt, position, fewest):
   """The fewest errors of thresholds on G: a blank row is no prompt, and a row may stand before or behind the [MASK]."""
   hmm = mask_examples.lumpable_past()
   follows, texts = futures(hmm, 4)

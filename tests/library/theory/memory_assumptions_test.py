@@ -77,7 +77,7 @@ def test_recoverable_states_are_the_largest_set_that_ranks_allow(num_cells):
     assert sizes >= {(statement, 0), (statement, 1), (statement, 2)}
 
 
-def test_a_cell_that_is_not_there_is_refused():
+def test_a_missing_cell_is_refused():
   with pytest.raises(ValueError, match='cell is 2'):
     assumptions.recoverable_hidden_states(memory_hmm(np.eye(4).reshape(2, 2, 4), num_cells=2), 2, EXACT)
 
@@ -112,7 +112,7 @@ def test_stationarity_is_that_a_step_changes_nothing():
   assert not finding.holds and finding.closeness['stationarity_error'] < 1e-15 and finding.witness['period'] == 3
 
 
-def test_a_start_that_is_one_step_after_the_silent_law_will_do():
+def test_a_start_one_step_after_the_silent_law_is_accepted():
   """P[H_1] = A P[H_0] within a tolerance, stationary or not."""
   hmm = CHAIN._replace(initial_probs=FIRST @ MOVES)
   finding = assumptions.silent_start(hmm, FIRST, EXACT, 1e-12)

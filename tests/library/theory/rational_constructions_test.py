@@ -61,14 +61,13 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
 
 def assert_positive_multiple(constructed, label):
   """The scores are a positive multiple of the label's, or both are 0."""
-  at = next((index for index, score in enumerate(label) if score), 0)
-  factor = constructed[at] / label[at] if label[at] else 1
+  factor = constructed @ label / (label @ label) if label.any() else 1
   assert factor > 0
   np.testing.assert_array_equal(constructed, factor * label)
 
 
 @pytest.mark.parametrize(('theorem', 'words'), [('3.3', 'rank 1'), ('3.6', 'Assumption 3.5'), ('4.6', 'reads cell 0')])
-def test_columns_that_cannot_be_told_apart_are_refused(theorem, words):
+def test_equal_columns_are_refused(theorem, words):
   """If all states emit the same, nothing can be recovered."""
   problem = problem_of(theorem)
   flat = np.full_like(problem.hmm.emission_matrix, 1 / problem.hmm.num_tokens)

@@ -50,7 +50,7 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
   seen = 0
   for problem, tokens in itertools.islice(with_region(theorem, family), 2):
     program, found, read = predicted(theorem, problem, tokens)
-    sure = scoring.has_sure_position(problem, program.finding, tokens, PADDED)
+    sure = scoring.has_sure_position(problem, program.finding, tokens)
     recovered, num_tokens = program.recovered, problem.hmm.num_tokens
     assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
     weights = theorems.identity_weights(problem.task_weights.shape[1], recovered)

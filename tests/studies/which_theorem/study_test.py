@@ -64,7 +64,7 @@ def test_separable_is_a_head_or_a_proof_and_else_open():
   assert ask(mixed[:0]) is None and ask(mixed, is_right=True) is True
 
 
-def test_what_is_unexplained_is_a_share_of_the_standard_deviation():
+def test_the_unexplained_share_is_in_standard_deviations():
   """The noise, of variance 9, in a score of variance 1 + 4 + 9."""
   rng = np.random.default_rng(0)
   features = np.append(np.ones((4000, 1)), rng.normal(size=(4000, 2)), axis=1)
@@ -75,7 +75,7 @@ def test_what_is_unexplained_is_a_share_of_the_standard_deviation():
 RECORDS = load(kinds_of_tasks.GRID.parents[1] / 'which_theorem')
 
 
-def test_the_records_of_the_page_are_as_it_says():
+def test_the_page_agrees_with_its_records():
   """Numbers of the words that stand in no table."""
   other = RECORDS[~RECORDS['linear'].astype(bool)]
   assert [other['3.5'].str[level].str['1e-09'].sum() for level in ('0.0', '0.1')] == [12, 79]
