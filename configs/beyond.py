@@ -22,7 +22,16 @@ from configs import base
 SCALES = ('masks', 'classes', 'temperatures', 'smoke')
 _OF_MASKS = ('masks', 'masks_converged', 'joint', 'joint_converged')
 _METHODS = {
-  'masks': ('head', 'head_whitened', 'prompt', 'inner_prompt', *_OF_MASKS, 'probe', 'probe_converged', *base.WITHOUT_MODEL),
+  'masks': (
+    'head',
+    'head_whitened',
+    'prompt',
+    'inner_prompt',
+    *_OF_MASKS,
+    'probe',
+    'probe_converged',
+    *base.WITHOUT_MODEL,
+  ),
   'classes': ('head', 'head_whitened', 'prompt', 'prompt_refit'),
   'temperatures': ('head_whitened', 'prompt', 'masks_converged', 'joint_converged', *base.WITHOUT_MODEL),
 }
