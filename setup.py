@@ -22,6 +22,7 @@ setuptools.setup(
     'filelock>=4.2',
     'lazy-loader>=0.5',
     'numpy>=2.0',
+    'safetensors>=0.6',
     'scipy>=1.15',
     'ml_collections>=1.1.0',
     'absl-py>=2.3',
@@ -49,6 +50,8 @@ setuptools.setup(
     ],
     # The exact version, since a range that admits a newer one takes a CUDA build.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
+    # What docs/how_to/open_elsewhere.md opens models with.
+    'hf': ['torch==2.13.0', 'transformers>=5.0', 'peft>=0.19'],
     # The site, which .ci/docs builds.
     'docs': ['sphinx>=9.0', 'furo>=2025.12', 'myst-nb>=1.4', 'ipykernel>=7.0'],
     # What the benchmark is measured beside; whatever is missing is left out of it.

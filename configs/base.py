@@ -44,6 +44,11 @@ def group(**fields: Any) -> ml_collections.ConfigDict:
   return ml_collections.ConfigDict(fields)
 
 
+def values(*several: Any) -> ml_collections.FieldReference:
+  """Several values of a scalar field, for a grid: `config.prompt.length = base.values(1, 5, 20)`."""
+  return ml_collections.FieldReference(several, field_type=object)
+
+
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
   """The fields of a BERT, computed as suits a CPU."""
   return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', attention='xla', scan_layers=False)

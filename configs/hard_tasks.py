@@ -10,7 +10,8 @@ for 9,600 steps, each chunk seen once, and read at 600, 2,400 and 9,600; the lea
 and figure `lead`: test accuracy minus that of the better of `table` and `tokens` on the same task, against KL at the
 [MASK] as a share of the unigram gap. The study is that of `plateau`.
 
-Cost: COST
+Cost: not measured at `small`. At |H| = 30 600 steps took 1:10 minutes of CPU time and the methods on one BERT about
+three (`beyond:masks`), which makes half an hour for each BERT and five hours for ten. `smoke` takes half a minute.
 Expected: not run yet.
 """
 

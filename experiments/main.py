@@ -1,6 +1,8 @@
 """python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
 
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
+           --config.FIELD=VALUE,VALUE,... runs a trial of each value, of several lists their product; --help marks the
+           fields that take a list
 --workdir  folder of records; default: runs/EXPERIMENT-SCALE
 --mode     run (default): make the missing records, then tables and figures
            report: redraw tables and figures from the records
@@ -11,10 +13,11 @@
 --trials   numbers of the trials to run, such as 0,3-5; the last trial to finish draws tables and figures
 --pretrained
            with --mode=verify: folder of pretrained models to reuse; all others are pretrained again
---list     print the experiments and their scales
+--list     print the experiments and their scales; with --config the numbers and names of its trials
 --help     print this text; with --config also the fields of that experiment and their values
 """
 
+from collections.abc import Sequence
 import contextlib
 import pathlib
 import sys
@@ -55,20 +58,30 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, config = config_lib.parse(argv, SETTINGS, _MODES)
-  if flags.help:
-    # The usage stands at the top of this file.
-    fields = help_text.fields_text(config, SETTINGS) if config else ''
-    write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
-  elif flags.list:
-    write(help_text.listing(EXPERIMENTS))
-  else:
-    require(flags.workdir or config, '--workdir', '', 'a folder of records')
+  flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
+  workdir = pathlib.Path()
+  if flags.workdir or config:
     workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
+
+  def read(config: Any) -> Any:
     if flags.mode != 'verify':
       data.resolve(config, workdir, config_lib.named(argv))
-      _check_mode(flags, config.experiment)
-    _MODES[flags.mode](config and registry.from_config(config), workdir, flags)
+    return registry.from_config(config)
+
+  if flags.help:
+    # The usage stands at the top of this file.
+    fields = help_text.fields_text(config, lists, SETTINGS, GRIDS) if config else ''
+    write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
+    return
+  grid = config_lib.expanded(config, lists, read) if config else []
+  if flags.list:
+    is_grid = config and config.experiment in GRIDS
+    write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
+    return
+  require(flags.workdir or config, '--workdir', '', 'a folder of records')
+  if flags.mode != 'verify':
+    _check_mode(flags, config.experiment)
+  _MODES[flags.mode](grid, workdir, flags)
 
 
 def _check_mode(flags: Flags, experiment: str) -> None:
@@ -79,22 +92,25 @@ def _check_mode(flags: Flags, experiment: str) -> None:
   require((is_grid and flags.mode == 'run') or not flags.trials, '--trials', flags.trials, valid)
 
 
-def run(settings: Any, workdir: pathlib.Path, flags: Flags) -> None:
+def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   """Make the missing records, then tables and figures; raises SettingsError before anything is written."""
-  study = EXPERIMENTS[settings.experiment]
+  # Fields that decide how a process runs take no list.
+  settings, study = grid[0], EXPERIMENTS[grid[0].experiment]
+  is_grid = settings.experiment in GRIDS
+  asked = (grid, workdir) if is_grid else (settings, workdir)
   # Only a grid of trials takes numbers.
-  numbers = [trial_numbers(flags.trials, len(trials(settings)))] if settings.experiment in GRIDS else []
+  numbers = [trial_numbers(flags.trials, len(trials(*grid)))] if is_grid else []
   jax_options.set_up(settings)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)
-    code.import_named(settings)
-  distributed.raise_everywhere(lambda: study.check(settings))
+    code.import_named(*grid)
+  distributed.raise_everywhere(lambda: study.check(asked[0]))
   reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
-  other_settings = distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, settings))
+  other_settings = distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid, is_grid))
   reporter.say(other_settings)
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
-    left = study.run(settings, workdir, reporter, *numbers)
+    left = study.run(*asked, reporter, *numbers)
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
@@ -103,45 +119,45 @@ def run(settings: Any, workdir: pathlib.Path, flags: Flags) -> None:
   reporter.say(reporter.clock.line(), other_settings, left)
 
 
-def report(settings: Any, workdir: pathlib.Path, flags: Flags) -> None:
+def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   """Redraw tables and figures from the records."""
-  results.check_shown(workdir, settings.experiment)
-  EXPERIMENTS[settings.experiment].show_any(settings, workdir, Reporter(rich.console.Console()))
+  experiment = grid[0].experiment
+  results.check_shown(workdir, experiment)
+  EXPERIMENTS[experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
 
 
-def merge(settings: Settings, workdir: pathlib.Path, flags: Flags) -> None:
+def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:
   """Collect the records of finished trials, then report."""
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import sweep
 
-  code.import_named(settings)
-  reporter, other_settings = Reporter(rich.console.Console()), results.other_settings(workdir, settings)
-  is_begun = any(not folder.absent() for folder in sweep.folders(settings, workdir))
+  code.import_named(*grid)
+  reporter, other_settings = Reporter(rich.console.Console()), results.other_settings(workdir, grid, True)
+  is_begun = any(not folder.absent() for folder in sweep.folders(grid, workdir))
   require(is_begun, '--workdir', str(workdir), 'a folder with a finished trial of these settings')
   reporter.say(other_settings)
-  left = sweep.merge(settings, workdir, reporter)
-  EXPERIMENTS[settings.experiment].show(settings, workdir, reporter)
+  left = sweep.merge(grid, workdir, reporter)
+  EXPERIMENTS[grid[0].experiment].show(grid[0], workdir, reporter)
   reporter.say(other_settings, left)
 
 
-def status(settings: Settings, workdir: pathlib.Path, flags: Flags) -> None:
+def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:
   """Print the number, state and missing records of each trial."""
   from experiments.pipeline import sweep
 
-  code.import_named(settings)
-  results.check_recorded(workdir, settings.experiment)
-  write(status_lib.text(sweep.folders(settings, workdir)))
+  code.import_named(*grid)
+  results.check_recorded(workdir, grid[0].experiment)
+  write(status_lib.text(sweep.folders(grid, workdir)))
 
 
-def verify(settings: Any, workdir: pathlib.Path, flags: Flags) -> None:
-  """Rerun trials of a folder and compare their records; `settings`, if any, name the user's own functions."""
+def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
+  """Rerun trials of a folder and compare their records; `grid`, if any, names the user's own functions."""
   from experiments.pipeline import verify as verify_lib
 
-  config, classes = verify_lib.config_of(workdir), dict.fromkeys(GRIDS, Settings)
-  recorded = verify_lib.recorded_settings(config, flags.pretrained, classes)
-  jax_options.set_up(recorded)
-  if isinstance(settings, Settings):
-    code.import_named(settings)
+  configs, classes = verify_lib.configs_of(workdir), dict.fromkeys(GRIDS, Settings)
+  recorded = verify_lib.recorded_settings(configs, flags.pretrained, classes)
+  jax_options.set_up(recorded[0])
+  code.import_named(*(settings for settings in grid if isinstance(settings, Settings)))
   verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()))
 
 

@@ -3,7 +3,9 @@
 from . import (
   defaults as defaults,
   distributions as distributions,
+  files as files,
   inference as inference,
+  layers as layers,
   models as models,
   theory as theory,
   tuning as tuning,
@@ -32,12 +34,20 @@ from .distributions.memory_hmm import (
   to_hmm as to_hmm,
 )
 from .distributions.sampling import sample as sample, sample_corpus as sample_corpus
+from .files.models import load as load, save as save
 from .inference.posterior import (
   forward_backward as forward_backward,
   last_filtered_probs as last_filtered_probs,
   Posterior as Posterior,
 )
 from .inference.viterbi import most_likely_states as most_likely_states
+from .layers import plots as plots
+from .layers.activations import (
+  activations as activations,
+  attention_patterns as attention_patterns,
+  with_activations as with_activations,
+)
+from .layers.probes import probe as probe
 from .models.bert import Bert as Bert, BertModel as BertModel
 from .models.model import (
   at_positions as at_positions,
@@ -46,11 +56,13 @@ from .models.model import (
   PromptSpace as PromptSpace,
   token_probs as token_probs,
 )
+from .models.torch_model import from_torch as from_torch
 from .tuning.heads import Attention as Attention, Linear as Linear
 from .tuning.tuner import Schedule as Schedule
 from .workflow import (
   DownstreamTask as DownstreamTask,
   draw_task as draw_task,
+  load_tuned as load_tuned,
   pretrain as pretrain,
   tune as tune,
   Tuned as Tuned,

@@ -30,6 +30,8 @@ from hmm_jax._support import arguments
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.sampling import sample_chunks
+from hmm_jax.files import tuned as tuned_files
+from hmm_jax.files.folders import Path
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption
@@ -56,7 +58,7 @@ def pretrain(
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
-    steps: number of Muon steps.
+    steps: number of Muon steps; 0 gives the untrained parameters that this key starts from.
     bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
       mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
@@ -78,7 +80,7 @@ def pretrain(
   arguments.check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  arguments.check_size('steps', steps)
+  arguments.check_size('steps', steps, least=0)
   steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   init, train_steps = _compiled(bert, steps, steps_per_call)
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
@@ -227,6 +229,42 @@ class Tuned:
       features = tuner_lib.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
       rest, frozen = self.tuner.after_features(self.params)
       return np.asarray(tuner_lib.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
+
+  def save(self, directory: Path) -> None:
+    """Write the prompt and the head to a new folder, with the frozen model in its folder `model`.
+
+    On a BERT the prompt is a PEFT adapter: `PeftModel.from_pretrained(model, directory)`, where `model` is that of the
+    folder `model` in transformers. Its output has P rows in front, and a linear head reads the probabilities of row P.
+
+    Raises:
+      ValueError: the model or the head is of a class of your own, or the folder is not empty; nothing is left then.
+      OSError: the folder cannot be written.
+
+    >>> import tempfile, hmm_jax as hj
+    >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
+    >>> task = draw_task(hmm, jax.random.key(1), length=5, num_train=20, num_test=10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...   tune(model, hmm, hmm, task, prompt_length=2).save(f'{folder}/tuned')
+    ...   load_tuned(f'{folder}/tuned').prompt.shape
+    (2, 3)
+    """
+    trainable = jax.tree.map(lambda x: x[0], self.trainable)
+    tuned_files.save_tuned(directory, self.tuner, self.params, trainable, self.accuracy)
+
+
+def load_tuned(directory: Path) -> Tuned:
+  """Read a folder of `Tuned.save`; the predictions are the same.
+
+  Raises:
+    ValueError: a file is damaged or lacks parts.
+    OSError: there is no such folder or file.
+
+  >>> load_tuned('tuned')
+  Traceback (most recent call last):
+  FileNotFoundError: there is no folder 'tuned'
+  """
+  tuner, params, trainable, accuracy = tuned_files.load_tuned(directory)
+  return Tuned(jax.tree.map(lambda x: x[None], trainable), accuracy, tuner, params)
 
 
 def _check_params(model: MaskedLM, params: Any) -> None:

@@ -251,7 +251,7 @@ def test_the_experiments_are_listed():
 def test_help_names_every_field():
   """The help of an experiment has its values."""
   for name in EXPERIMENTS:
-    text = help_text.fields_text(config_lib.load(name, EXPERIMENTS), registry.SETTINGS)
+    text = help_text.fields_text(config_lib.load(name, EXPERIMENTS), {}, registry.SETTINGS, registry.GRIDS)
     for field, _ in config_lib.fields(registry.SETTINGS[name]):
       assert text.count(f'  {field} = ') == 1, (name, field)
   assert '  seed = 5\n' in _finish('--help', SMOKE, '--config.seed=5')

@@ -26,6 +26,8 @@ from experiments.settings.methods import METHODS
 # The fields that name an HMM: a distribution and the number of a draw of it.
 _HMM = [*Point._fields, 'trial']
 
+# The records of each distribution.
+Points = dict[Point, pd.DataFrame]
 # A way from 100% to the protocol on BERT: in order, each loss with the model and the method that it leads to.
 Way = tuple[tuple[str, str, str], ...]
 # By title. A prompt of BERT is of another class than the oracle prompt, and may beat it.

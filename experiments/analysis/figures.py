@@ -106,6 +106,54 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
 
 
 @styled
+def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
+  """Accuracy against a field in which settings differ, one of numbers if there is any; a line per method and model.
+
+  A second field has a panel for each of its values. Of sizes and methods, if there are several of both, the fewer have
+  panels too, and the others lines. Of further fields the first value is shown.
+  """
+  records = statistics.with_unit(records)
+  is_name = {name: name == 'seed' or records[name].dtype.kind not in 'if' for name in statistics.varied(records)}
+  first, *others = sorted(is_name, key=lambda name: (is_name[name], -records[name].nunique()))
+  further = {name: records[name].iloc[0] for name in others[1:]}
+  records = statistics.select(records, **further)
+  values = records[first].unique() if is_name[first] else np.unique(records[first])
+  places = range(len(values)) if is_name[first] else values.tolist()
+  records = records.assign(
+    place=records[first].map(dict(zip(values, places))),
+    text=np.where(records['memory_size'] > 0, 'memory', 'vanilla'),
+    size=[str(Point(*point)) for point in zip(*(records[name] for name in Point._fields))],
+    line=[
+      f'{METHODS[method].label}, {_MODEL_NAMES[model]}' for method, model in zip(records['method'], records['model'])
+    ],
+    second=[f'{others[0]} = {statistics.as_text(others[0], value)}' for value in records[others[0]]] if others else '',
+  )
+  sizes, lines = (records.groupby('second')[name].nunique().max() for name in ('size', 'line'))
+  drawn = records.groupby(['second', 'size' if sizes <= lines else 'line'][: 1 + (sizes > 1)], sort=False)
+  columns = min(drawn.ngroups // (records['second'].nunique() if sizes > 1 else 1), 3)
+  figure, grid = panels(settings, columns, -(-drawn.ngroups // columns))
+  for index, (axes, (title, rows)) in enumerate(zip(grid, drawn)):
+    (_draw_methods if sizes <= lines else _draw_sizes)(axes, rows)
+    axes.set(title=', '.join(filter(None, title)), xlabel=first, ylabel='' if index % columns else 'test accuracy (%)')
+    if not is_name[first] and 0 < 20 * values[0] <= values[-1]:
+      axes.set_xscale('log')
+      axes.minorticks_off()
+    axes.set_xticks(places, [statistics.as_text(first, value) for value in values.tolist()])
+  trim_percent_ticks(axes)
+  for axes in grid[drawn.ngroups :]:
+    axes.remove()
+  finish(figure, records, _counted(records), *(f'{name} = {value}' for name, value in further.items()))
+  return figure
+
+
+def _draw_sizes(axes: Axes, records: pd.DataFrame) -> None:
+  """A line for each size, of one method."""
+  for index, (size, rows) in enumerate(records.groupby('size', sort=False)):
+    style = dict(color=str(0.15 * index % 0.8), marker='sovD^PX*'[index % 8])
+    draw_line(axes, _samples(rows, 'accuracy'), str(size), style)
+
+
+@styled
 def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
   records = statistics.with_unit(records)
@@ -228,8 +276,8 @@ def draw_line(
 
 def caption(records: pd.DataFrame, *more: str) -> str:
   """The caption of a figure: experiment, scale and seed of the records, and `more`."""
-  first = records.iloc[0]
-  named = f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}'
+  words = (f'{name} {", ".join(map(str, records[name].unique()))}' for name in ('scale', 'seed'))
+  named = ', '.join([records['experiment'].iloc[0], *words])
   return '; '.join(filter(None, [named, statistics.process(records), *more]))
 
 

@@ -1,6 +1,6 @@
 """The tables of a grid of trials, only from records."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 import itertools
 import json
 import pathlib
@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.analysis.statistics import Interval
+from experiments.analysis.statistics import Interval, Place
 from experiments.analysis.table import format_number, Table, table
+from experiments.settings import lists
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS
 
@@ -66,11 +67,15 @@ LEVEL = 0.05
 _TITLES = {
   'accuracy': 'Test accuracy in percent, mean [95% interval]',
   'differences': (
-    'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over sizes. Detectable: minimum '
-    f'effect with 80% power at level {LEVEL} / number of sizes'
+    'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over {tests}. Detectable: minimum '
+    f'effect with 80% power at level {LEVEL} / number of {{tests}}'
   ),
   'contrasts': (
     'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above'
+  ),
+  'values': (
+    'Differences in points from the first value of a field, paired by task within an HMM, unit of analysis: {unit}; '
+    'p and detectable as above'
   ),
   'trends': (
     'Differences in points over the HMMs of all sizes, of each kind of text, intervals and p stratified by size, and '
@@ -92,8 +97,10 @@ _TITLES = {
 
 # The cells of a row by the headings of their columns.
 Row = dict[str, str]
-# The records of each distribution, each with its unit.
-Points = dict[Point, pd.DataFrame]
+# The records of each distribution at each point of values, each with its unit.
+Places = dict[Place, pd.DataFrame]
+# Differences at each place, by title.
+ByTitle = dict[str, dict[Place, Interval]]
 
 
 def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[int, float]:
@@ -115,112 +122,136 @@ def text_name(point: Point) -> str:
 def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
   records = statistics.with_unit(records)
-  points = statistics.by_point(records)
+  places = statistics.by_place(records)
   trial = statistics.trial_name(records)
   unit = trial if records['trial'].nunique() > 1 else f'task of one {trial}'
+  tests = 'comparisons' if statistics.varied(records) else 'sizes'
   # Contrasts on other models say so in their titles.
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
   run, protocol, further = set(records['method']), contrasts(records), further_contrasts(records)
   main, beyond = run.intersection(MAIN), run.difference(MAIN)
   rows: dict[str, list[Row]] = {
-    'accuracy': [_accuracy_row(point, points, main) for point in points],
-    'differences': list(_difference_rows(points, protocol, heading)),
-    'contrasts': list(_difference_rows(points, further, heading)),
-    'trends': list(_trend_rows(_by_kind_of_text(protocol | further, points), heading)) if unit == trial else [],
+    'accuracy': [_accuracy_row(place, places, main) for place in places],
+    'differences': list(_difference_rows(places, protocol, heading)),
+    'contrasts': list(_difference_rows(places, further, heading)),
+    'values': list(_difference_rows(places, between_values(places), 'between values')),
+    'trends': list(_trend_rows(_by_kind_of_text(protocol | further, places), heading)) if unit == trial else [],
     'beside_paper': [
-      row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']
+      row for place in places for row in _beside_paper(place, places) if paper_overlay and row['difference']
     ],
-    'controls': [_control_row(point, points, main) for point in points if records['model'].isin(_CONTROLS).any()],
-    'head_sizes': [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
+    'controls': [_control_row(place, places, main) for place in places if records['model'].isin(_CONTROLS).any()],
+    'head_sizes': [_name_of(place, places) | cells for place, rows in places.items() if (cells := _size_cells(rows))],
     'nearest_tokens': [
-      _name_of(Point(*point), points) | {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
-      for point, shares in changed_shares(records).iterrows()
+      _name_of(place, places) | {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
+      for place, rows in places.items()
+      for _, shares in changed_shares(rows).iterrows()
     ],
-    'diagnostics': [_name_of(point, points) | _method_cells(rows, beyond) for point, rows in points.items() if beyond],
+    'diagnostics': [_name_of(place, places) | _method_cells(rows, beyond) for place, rows in places.items() if beyond],
   }
-  return {name: table(_TITLES[name].format(unit=unit), of_table) for name, of_table in rows.items() if of_table}
+  titles = {name: title.format(unit=unit, tests=tests) for name, title in _TITLES.items()}
+  return {name: table(titles[name], of_table) for name, of_table in rows.items() if of_table}
 
 
-def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
+def contrasts(records: pd.DataFrame) -> ByTitle:
   """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
   vanilla text have no HMM in common, so they are compared by Welch's test.
   """
-  vanilla = {point: Point(point.joint_states) for point in statistics.by_point(records) if point.memory_size}
+  places, on_bert = statistics.by_place(records), ('bert', 'bert')
+  with_memory = [place for place in places if place.point.memory_size]
+  vanilla = {place: place._replace(point=Point(place.point.joint_states)) for place in with_memory}
   return (
-    _differences(records, '{} - {}', ('bert', 'bert'), _PAIRED)
-    | _differences(records, 'memory {} - vanilla {}', ('bert', 'bert'), _OF_TEXTS, vanilla)
-    | _differences(records, '{} - {}, own model', ('own', 'own'), _PAIRED)
+    _differences(places, '{} - {}', on_bert, _PAIRED)
+    | _differences(places, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference)
+    | _differences(places, '{} - {}, own model', ('own', 'own'), _PAIRED)
   )
 
 
-def further_contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
+def further_contrasts(records: pd.DataFrame) -> ByTitle:
   """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
+  places = statistics.by_place(records)
   return (
-    _differences(records, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND)
-    | _differences(records, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED)
-    | _differences(records, '{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT)
+    _differences(places, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND)
+    | _differences(places, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED)
+    | _differences(places, '{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT)
   )
 
 
 def _differences(
-  records: pd.DataFrame,
+  places: Places,
   title: str,
   models: tuple[str, str],
   pairs: Sequence[tuple[str, str]],
-  beside: dict[Point, Point] | None = None,
-) -> dict[str, dict[Point, Interval]]:
+  beside: dict[Place, Place] | None = None,
+  difference: Callable[[pd.DataFrame, pd.DataFrame], Interval] = statistics.paired_difference,
+) -> ByTitle:
   """The difference of each pair of methods, each on its model, by its title, where both sides were run.
 
-  It is paired by task, unless the second method has distributions of its own, `beside` those of the first.
+  The second method is at the place `beside` that of the first, by default at the same.
   """
-  by_title: dict[str, dict[Point, Interval]] = {}
-  difference = statistics.unpaired_difference if beside else statistics.paired_difference
-  seconds = {point: point for point in statistics.by_point(records)} if beside is None else beside
-  for (minuend, subtrahend), (point, second) in itertools.product(pairs, seconds.items()):
-    both = _on(models[0], records, point, minuend), _on(models[1], records, second, subtrahend)
-    if all(map(len, both)):
-      name = title.format(METHODS[minuend].label, METHODS[subtrahend].label)
-      by_title.setdefault(name, {})[point] = difference(*both)
+  by_title = ByTitle()
+  seconds = {place: place for place in places} if beside is None else beside
+  for (minuend, subtrahend), (place, second) in itertools.product(pairs, seconds.items()):
+    if second in places:
+      both = _on(models[0], places[place], minuend), _on(models[1], places[second], subtrahend)
+      if all(map(len, both)):
+        name = title.format(METHODS[minuend].label, METHODS[subtrahend].label)
+        by_title.setdefault(name, {})[place] = difference(*both)
   return by_title
 
 
-def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
+def between_values(places: Places) -> ByTitle:
+  """Differences of each method on each model from the first value of a field, paired by task within an HMM.
+
+  A field that does not decide the records has none, nor have seeds and processes, which share no HMM.
+  """
+  by_title = ByTitle()
+  for column in (name for name, _ in next(iter(places)).values if name not in ('seed', 'distribution')):
+    first = next(dict(place.values)[column] for place in places)
+    values = {place: {**dict(place.values), column: first} for place in places if dict(place.values)[column] != first}
+    beside = {place: place._replace(values=tuple(at_first.items())) for place, at_first in values.items()}
+    for method, model in ((name, model) for name in METHODS for model in METHODS[name].models):
+      title = f'{{}}, {MODEL_NAMES[model]}, minus {column} = {first}'
+      by_title |= _differences(places, title, (model, model), [(method, method)], beside)
+  return {title: found for title, found in by_title.items() if any(one.values.any() for one in found.values())}
+
+
+def _on(model: str, records: pd.DataFrame, method: str) -> pd.DataFrame:
   """The records of a method on a model, or on its own model for a method that is defined only there."""
   models = METHODS[method].models
   model = model if model in models else models[0]
-  return statistics.select(records, **point._asdict(), model=model, method=method)
+  return statistics.select(records, model=model, method=method)
 
 
-def _difference_rows(points: Points, by_title: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
-  """A row for each contrast and size: p-value, Holm over sizes, and minimum detectable effect."""
+def _difference_rows(places: Places, by_title: ByTitle, heading: str) -> Iterator[Row]:
+  """A row for each contrast and place: p-value, Holm over places, and minimum detectable effect."""
   for title, differences in by_title.items():
     corrected = statistics.holm([difference.p_value for difference in differences.values()])
-    for (point, difference), p_value in zip(differences.items(), corrected):
+    for (place, difference), p_value in zip(differences.items(), corrected):
       yield {
-        heading: title if point == next(iter(differences)) else '',
-        **_name_of(point, points),
+        heading: title if place == next(iter(differences)) else '',
+        **_name_of(place, places),
         'difference': str(difference),
         'p, Holm': format_number(p_value, '.2g'),
-        'sizes': str(len(differences)),
+        'comparisons' if place.values else 'sizes': str(len(differences)),
         'detectable': format_number(difference.minimum_effect(LEVEL / len(differences)), '.1f'),
       }
 
 
-def _by_kind_of_text(by_title: dict[str, dict[Point, Interval]], points: Points) -> dict[str, dict[Point, Interval]]:
-  """The paired contrasts with at least two sizes, each kind of text apart."""
-  kinds, apart = {text_name(point) for point in points}, dict[str, dict[Point, Interval]]()
-  for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds)):
-    of_kind = {
-      point: paired for point, paired in differences.items() if text_name(point) == kind and len(paired.values)
-    }
+def _by_kind_of_text(by_title: ByTitle, places: Places) -> ByTitle:
+  """The paired contrasts with at least two sizes, each kind of text and each point of values apart."""
+  of = lambda place: (f'{text_name(place.point)} text', lists.text(dict(place.values)))
+  kinds, apart = dict.fromkeys(map(of, places)), ByTitle()
+  several = [len({kind[index] for kind in kinds}) > 1 for index in range(2)]
+  for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds, key=lambda kind: kind[0])):
+    of_kind = {place: paired for place, paired in differences.items() if of(place) == kind and len(paired.values)}
     if len(of_kind) > 1:
-      apart[title if len(kinds) == 1 else f'{title}, {kind} text'] = of_kind
+      apart[', '.join([title, *itertools.compress(kind, several)])] = of_kind
   return apart
 
 
-def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
+def _trend_rows(by_title: ByTitle, heading: str) -> Iterator[Row]:
   """A row for each contrast: over all HMMs, and its rank correlation with the number of joint states."""
   pooled = [
     statistics.stratified(interval.values for interval in differences.values()) for differences in by_title.values()
@@ -228,8 +259,8 @@ def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Ite
   trends = []
   for differences in by_title.values():
     of_units = [
-      {**point._asdict(), 'joint_states': point.joint_states, 'unit': unit, 'difference': value}
-      for point, interval in differences.items()
+      {**place.point._asdict(), 'joint_states': place.point.joint_states, 'unit': unit, 'difference': value}
+      for place, interval in differences.items()
       for unit, value in enumerate(interval.values)
     ]
     trends.append(statistics.trend(pd.DataFrame(of_units), 'joint_states', 'difference'))
@@ -248,10 +279,10 @@ def _trend_rows(by_title: dict[str, dict[Point, Interval]], heading: str) -> Ite
     }
 
 
-def _control_row(point: Point, points: Points, main: Collection[str]) -> Row:
+def _control_row(place: Place, places: Places, main: Collection[str]) -> Row:
   """The main methods on the controls, the distance of these from G, and a head behind another task's prompt."""
-  rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, main, _CONTROLS)
+  rows = places[place]
+  row = _name_of(place, places) | _method_cells(rows, main, _CONTROLS)
   refits = statistics.select(rows, model='bert', method='prompt_refit')
   row['converged head behind\nprompt of another task'] = str(statistics.percent(refits, 'other_task_accuracy'))
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
@@ -278,17 +309,19 @@ def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
   return 100 * shares.groupby(level=[*Point._fields]).mean()
 
 
-def _name_of(point: Point, points: Points) -> Row:
-  """The distribution, and its number of units."""
-  has_memory = any(other.memory_size for other in points)
+def _name_of(place: Place, places: Places) -> Row:
+  """The distribution with the values of fields, and its number of units."""
+  has_memory, point = any(other.point.memory_size for other in places), place.point
+  values = {name: statistics.as_text(name, value) for name, value in place.values if name != 'distribution'}
   return {
-    'process': statistics.process(points[point]),
+    'process': statistics.process(places[place]),
+    **values,
     'text': text_name(point) if has_memory else '',
     '|M|': str(point.memory_size or ''),
     'N': str(point.num_cells or ''),
     '|H|': str(point.num_states),
     '|M|^N |H|': str(point.joint_states) if has_memory else '',
-    'n': str(points[point]['unit'].nunique()),
+    'n': str(places[place]['unit'].nunique()),
   }
 
 
@@ -301,10 +334,10 @@ def _method_cells(rows: pd.DataFrame, methods: Collection[str], models: Collecti
   return cells
 
 
-def _accuracy_row(point: Point, points: Points, main: Collection[str]) -> Row:
+def _accuracy_row(place: Place, places: Places, main: Collection[str]) -> Row:
   """The accuracies of the main methods, the share of near ties, the majority and the Bayes gap."""
-  rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, main, ('bert', 'exact', 'own', 'none'))
+  rows = places[place]
+  row = _name_of(place, places) | _method_cells(rows, main, ('bert', 'exact', 'own', 'none'))
   row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, model, field in (
@@ -316,13 +349,13 @@ def _accuracy_row(point: Point, points: Points, main: Collection[str]) -> Row:
   return row
 
 
-def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
+def _beside_paper(place: Place, places: Places) -> Iterator[Row]:
   """A row for each method that the paper draws on such text: ours on BERT, the paper's, and the difference if known.
 
   The paper's half-width counts as 0 if it is unknown.
   """
-  panel = 'right' if any(other.memory_size for other in points) else 'left'
-  rows = points[point]
+  panel, point = 'right' if any(other.point.memory_size for other in places) else 'left', place.point
+  rows = places[place]
   for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
     ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
     by_size = (paper(panel, name, rows['scale'].iloc[0], statistic) for statistic in ('mean', 'ci95'))
@@ -330,7 +363,7 @@ def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
     is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
     yield {
       'method': METHODS[method].label,
-      **_name_of(point, points),
+      **_name_of(place, places),
       'ours': str(ours),
       'paper': format_number(mean, ''),
       'difference': format_number(ours.mean - mean, '+.1f'),

@@ -8,7 +8,12 @@ import pandas as pd
 import scipy.optimize
 import scipy.stats
 
-from experiments.settings.grid import Point
+from experiments.settings import lists
+from experiments.settings.fields import fields
+from experiments.settings.grid import Point, Settings
+
+# The columns of fields that decide records.
+_FIELDS = tuple(lists.column(name) for name, field in fields(Settings) if lists.decides(name, field))
 
 
 class Interval(NamedTuple):
@@ -72,14 +77,41 @@ def by_point(records: pd.DataFrame) -> dict[Point, pd.DataFrame]:
   return {Point(*map(int, point)): of_point for point, of_point in groups}  # type: ignore[call-overload]
 
 
+class Place(NamedTuple):
+  """A distribution of the grid, at values of the fields in which the settings of records differ, by column."""
+
+  point: Point
+  values: tuple[tuple[str, Any], ...] = ()
+
+
+def as_text(name: str, value: Any) -> str:
+  """The value of a column in words: of a given process its name."""
+  return value.rpartition('-')[0] if name == 'distribution' and value else str(value)
+
+
+def varied(records: pd.DataFrame) -> list[str]:
+  """The columns of fields of settings in which the records differ."""
+  return [name for name in _FIELDS if name in records and records[name].nunique() > 1]
+
+
+def by_place(records: pd.DataFrame) -> dict[Place, pd.DataFrame]:
+  """The records of each distribution at each point of values, in the order of the records."""
+  names = varied(records)
+  cells = records.groupby(names, sort=False) if names else [((), records)]
+  return {
+    Place(point, tuple(zip(names, values))): rows for values, some in cells for point, rows in by_point(some).items()
+  }
+
+
 def process(records: pd.DataFrame) -> str:
-  """The name of the given process of the records; '' for drawn HMMs."""
-  return records['distribution'].iloc[0].rpartition('-')[0] if 'distribution' in records else ''
+  """The name of the given process of the records; '' for drawn HMMs, and for several processes."""
+  names = records['distribution'].unique() if 'distribution' in records else ['']
+  return as_text('distribution', names[0]) if len(names) == 1 else ''
 
 
 def trial_name(records: pd.DataFrame) -> str:
   """The word for an independent trial: each draws an HMM, or on a given process only a pretraining seed."""
-  return 'pretraining seed' if process(records) else 'HMM'
+  return 'pretraining seed' if 'distribution' in records and records['distribution'].all() else 'HMM'
 
 
 def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:

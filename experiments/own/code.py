@@ -36,12 +36,12 @@ class Function(NamedTuple):
 _imported: dict[str, Function] = {}
 
 
-def import_named(settings: Settings) -> None:
+def import_named(*grid: Settings) -> None:
   """Import the functions that settings name, once a process.
 
   Call it once JAX is configured, since a module may compute when it is imported. Raises SettingsError if that fails.
   """
-  for field, name in _named(settings).items():
+  for field, name in (named for settings in grid for named in _named(settings).items()):
     if name not in _imported:
       with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
         call = pkgutil.resolve_name(name)

@@ -20,7 +20,7 @@ from experiments.settings.fields import digest, require, SettingsError
 from experiments.settings.grid import Settings
 from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
-from hmm_jax._support.float64 import float64
+from hmm_jax._support.float64 import float64, narrowest
 from hmm_jax.distributions.files import from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.processes import NAMED, reachable
@@ -133,13 +133,7 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
 def _arrays(distribution: Any) -> Arrays:
   """The fields of a distribution: int32; float32 if that holds each number, as those of a draw; else float64."""
-
-  def narrowest(array: np.ndarray) -> np.ndarray:
-    narrow = array.astype(np.float32)
-    return narrow if (narrow == array).all() else array.astype(np.float64)
-
-  fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
-  return {name: array.astype(np.int32) if name == 'cell_index' else narrowest(array) for name, array in fields.items()}
+  return {name: narrowest(np.asarray(array)) for name, array in distribution._asdict().items()}
 
 
 def _digest(arrays: Arrays) -> str:

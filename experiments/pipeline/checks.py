@@ -1,6 +1,6 @@
 """Checks of a grid before anything is written: the user's own things serve, and some trial has tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 from typing import Any
@@ -9,10 +9,18 @@ import jax
 
 from experiments.own import code, data
 from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
+
+
+def check_grids(grid: Sequence[Settings]) -> None:
+  """`check_grid` each of several settings; the sentence names the point."""
+  for settings, point in zip(grid, lists.points(grid)):
+    with lists.at(point):
+      check_grid(settings)
 
 
 def check_grid(settings: Settings) -> None:
@@ -46,6 +54,6 @@ def check_draws(settings: Settings) -> None:
 def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
   # As trials run, so that they find its programs.
   with contextlib.suppress(ValueError), trial_lib.precisely():
-    trial_lib.tasks(trial, distribution)
+    trial_lib.shared_tasks(trial, distribution)
     return True
   return False

@@ -32,7 +32,7 @@ def fill(
   elsewhere since the start is skipped.
   """
   is_past, at_once = lambda: reporter.clock.is_past(time_budget), lambda: True
-  look = lambda: [failures.read(folders[number].directory) for number in numbers]
+  look = lambda: [failures.read(folders[number].directory, folders[number].trial.label) for number in numbers]
   before = dict(zip(numbers, distributed.broadcast_from_process_0(look)))
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
   while queue:
@@ -69,7 +69,7 @@ def _run(folder: TrialFolder, name: str, before: dict[str, Any] | None, reporter
   """Run a trial whose lock this process has."""
 
   def look() -> tuple[dict[str, Any] | None, list[Name]]:
-    failure = failures.read(folder.directory)
+    failure = failures.read(folder.directory, folder.trial.label)
     is_new = failure is not None and failure != before
     return (failure, []) if is_new else (None, trials.plan(folder, reporter))
 
@@ -87,7 +87,7 @@ def _run(folder: TrialFolder, name: str, before: dict[str, Any] | None, reporter
   except BaseException as error:
     # A user's own model or head may exit or interrupt.
     return _failure(folder, name, error, reporter)
-  failures.forget(folder.directory)
+  failures.forget(folder.directory, folder.trial.label)
   return End.RUN if missing else End.COMPLETE
 
 
@@ -99,6 +99,6 @@ def _failure(folder: TrialFolder, name: str, error: BaseException, reporter: Rep
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
   locks.check_held(folder.directory)
-  failure = failures.write(folder.directory, error)
+  failure = failures.write(folder.directory, error, folder.trial.label)
   reporter.say(f'failed: {failure.sentence}')
   return failure._replace(sentence=f'{name} failed: {failure.sentence}')

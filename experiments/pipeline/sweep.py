@@ -1,16 +1,20 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then the records of all."""
 
+import collections
 from collections.abc import Sequence
-import itertools
+import json
 import pathlib
 
 from experiments.own import code, data
 from experiments.pipeline import pretraining, queue
 from experiments.records import results
 from experiments.records.failures import Failure
+from experiments.records.results import Record
 from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, exit_status, locks
 from experiments.runtime.progress import Reporter
+from experiments.settings import config as config_lib, lists
+from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trials
 
@@ -24,27 +28,35 @@ class TrialsFailed(exit_status.RunError):
     self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
 
-def folders(settings: Settings, workdir: pathlib.Path) -> list[TrialFolder]:
-  """The folder of every trial of a grid, in the order of `trials`."""
-  return [TrialFolder(trial, workdir) for trial in trials(settings, code.digests(settings))]
+def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Settings] = ()) -> list[TrialFolder]:
+  """The folder of every trial of one or several settings, in the order of `trials`.
+
+  Each has those of other trials that share its draws, of these settings and those `beside` them.
+  """
+  made = trials(*grid, code=[*map(code.digests, grid)])
+  by_draws = collections.defaultdict[str, dict[str, TrialFolder]](dict)
+  for trial in [*made, *trials(*beside)]:
+    by_draws[trial.draws_id][trial.id] = TrialFolder(trial, workdir)
+  return [TrialFolder(trial, workdir, tuple(by_draws[trial.draws_id].values())) for trial in made]
 
 
 def run(
-  settings: Settings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
+  grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Make the missing records of the numbered trials (None: all), and merge all finished trials.
 
   Returns what is left, as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or
   trial. Raises TrialsFailed.
   """
-  grid = folders(settings, workdir)
-  numbers = range(len(grid)) if numbers is None else numbers
-  asked = [grid[number] for number in numbers]
+  made = folders(grid, workdir, _earlier(grid, workdir, reporter))
+  numbers = range(len(made)) if numbers is None else numbers
+  asked = [made[number] for number in numbers]
   distributed.raise_everywhere(lambda: pretraining.check_disk(asked))
-  results.begin(workdir, settings)
-  data.keep(settings, workdir)
-  failed = queue.fill(grid, numbers, settings.time_budget, reporter)
-  left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))
+  results.begin(workdir, grid)
+  for settings in grid:
+    data.keep(settings, workdir)
+  failed = queue.fill(made, numbers, grid[0].time_budget, reporter)
+  left = distributed.broadcast_from_process_0(lambda: merge(grid, workdir, reporter))
   if failed:
     raise TrialsFailed(failed, left)
   # Otherwise what is left was not asked for.
@@ -52,18 +64,39 @@ def run(
   return f'{left}; rerun the same command to resume' if goes_on else left
 
 
-def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
+def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> list[Settings]:
+  """Other settings on record in a workdir; those that cannot be read are reported."""
+  found = []
+  for content in results.earlier(workdir, grid):
+    try:
+      settings = config_lib.from_record(content, {grid[0].experiment: type(grid[0])})
+      code.digests(settings)
+      found.append(settings)
+    except SettingsError as error:
+      reporter.say(f'records with other settings in {workdir} are left out: {error}')
+  return found
+
+
+def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> str | None:
   """Replace the records of a workdir by those of all finished trials, by point; return what is left, as a sentence.
 
-  Processes that share the directory take turns, and one that has lost the lock writes nothing. An object store has no
-  locks: there `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with
-  their table and figures.
+  Finished trials of other settings on record follow. Processes that share the directory take turns, and one that has
+  lost the lock writes nothing. An object store has no locks: there `--mode=merge` at the end finds what all have left.
+  Without a finished trial the old records stay, with their table and figures.
   """
-  points, grid = list(settings.grid()), folders(settings, workdir)
   with locks.held(workdir, 'the merge of records', reporter):
-    by_point = sorted(grid, key=lambda folder: points.index(folder.trial.point))
-    records = [folder.records() for folder in by_point]
-    finished = [some for folder, some in zip(by_point, records) if len(some) == len(folder.paths())]
+    every = [*grid, *_earlier(grid, workdir, reporter)]
+    runs, seen, finished, total = list[tuple[Settings, list[Record]]](), set[tuple[str, str]](), 0, 0
+    for settings, point in zip(every, lists.points(every)):
+      points, some = list(settings.grid()), folders([settings], workdir)
+      some.sort(key=lambda folder: points.index(folder.trial.point))
+      whole = [records for folder in some if len(records := folder.records()) == len(folder.paths())]
+      if len(runs) < len(grid):
+        finished, total = finished + len(whole), total + len(some)
+      # Two runs at one point may have asked for the same record, and each for others too.
+      made = {(lists.text(point), json.dumps(record)): record for records in whole for record in records}
+      runs.append((settings, [record for name, record in made.items() if name not in seen]))
+      seen |= made.keys()
     if finished:
-      results.write(workdir, settings, list(itertools.chain(*finished)))
-  return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
+      results.write(workdir, runs, results.earlier(workdir, every))
+  return None if finished == total else f'{finished} of {total} trials are finished'

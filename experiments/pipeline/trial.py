@@ -1,6 +1,6 @@
 """One trial: settings -> distribution -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
 import functools
@@ -77,6 +77,26 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
+# What trials of late have drawn, by what decides it.
+_drawn: dict[Any, Any] = {}
+_MOST_DRAWN = 16
+
+
+def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
+  """The result of `make`, or its result for a recent trial that shares the draws of this one."""
+  key = name, trial.draws_id, trial.methods, trial.settings.tasks_per_trial
+  if key not in _drawn:
+    _drawn[key] = make()
+  if len(_drawn) > _MOST_DRAWN:
+    del _drawn[next(iter(_drawn))]
+  return _drawn[key]
+
+
+def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
+  """The `tasks` of a trial, drawn once for trials that share them."""
+  return _shared('tasks', trial, lambda: tasks(trial, distribution))
+
+
 def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   """Add the missing records of a trial to its folder.
 
@@ -86,9 +106,9 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
   with precisely():
     distribution = distribution_of(folder)
-    downstream = tasks(trial, distribution)
+    downstream = shared_tasks(trial, distribution)
     with clock.phase('measuring'):
-      ideals = distance.ideals_of(trial, distribution, downstream)
+      ideals = _shared('ideals', trial, lambda: distance.ideals_of(trial, distribution, downstream))
     for name, numbers_by_method in _pending(trial, missing):
       model, params = _model(folder, name, distribution, ideals, reporter)
       frozen = tuning.FrozenModel(name, model, params, distribution)

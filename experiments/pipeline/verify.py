@@ -1,6 +1,7 @@
 """Verification of a folder of records: rerun trials of its settings elsewhere and compare every field, bit by bit."""
 
 from collections import Counter
+from collections.abc import Sequence
 import dataclasses
 import json
 import math
@@ -17,7 +18,7 @@ from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
-from experiments.settings import config as config_lib
+from experiments.settings import config as config_lib, lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
@@ -29,29 +30,32 @@ class Differs(exit_status.RunError):
   """A rerun differs from the records; the message lists the fields."""
 
 
-def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter) -> None:
+def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Reporter) -> None:
   """Rerun trials of a folder, show the comparison of each field, and raise Differs if one does not match.
 
   Args:
-    settings: `recorded_settings`, for which JAX is configured.
+    grid: `recorded_settings`, for which JAX is configured.
     workdir: with the files that `results.write` leaves; it is only read.
     text: numbers of the trials, as `trial_numbers` reads them; '' for all on record.
     reporter: of progress and of the table.
   """
-  pretraining.check_machine(settings)
-  data.read_kept(settings, workdir)
-  recorded = results.load(workdir)
-  trial_id = lambda record: str(record.get('trial_id'))
-  ids, on_record = [trial.id for trial in trials(settings)], set(map(trial_id, recorded))
-  numbers = [number for number in trial_numbers(text, len(ids)) if ids[number] in on_record]
+  for settings in grid:
+    pretraining.check_machine(settings)
+    data.read_kept(settings, workdir)
+  recorded, columns = results.load(workdir), [*map(lists.column, lists.points(grid)[0])]
+  values_of = {lists.text(point): [*point.values()] for point in lists.points(grid)}
+  name_of = lambda record: json.dumps([record.get('trial_id'), *map(record.get, columns)])
+  names = [json.dumps([trial.id, *values_of[trial.label]]) for trial in trials(*grid)]
+  on_record = set(map(name_of, recorded))
+  numbers = [number for number in trial_numbers(text, len(names)) if names[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
+    sweep.run(grid, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
-  others = set(ids) - {ids[number] for number in numbers}
-  rows = [record for record in recorded if trial_id(record) not in others]
-  comparison = compared(rows, again)
+  others = set(names) - {names[number] for number in numbers}
+  rows = [record for record in recorded if name_of(record) not in others]
+  comparison = compared(rows, again, columns)
   shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
   reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
   made = environment.load(workdir, rows).values()
@@ -63,39 +67,40 @@ def run(settings: Settings, workdir: pathlib.Path, text: str, reporter: Reporter
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 
 
-def config_of(workdir: pathlib.Path) -> Record:
-  """The settings on record in a folder; raises SettingsError if it has none, or no records."""
-  config = results.config(workdir) if workdir.is_dir() and results.load(workdir) else None
-  if config is None:
+def configs_of(workdir: pathlib.Path) -> list[Record]:
+  """All settings on record in a folder; raises SettingsError if it has none, or no records."""
+  configs = results.configs(workdir) if workdir.is_dir() and results.load(workdir) else []
+  if not configs:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder of records')
-  return config
+  return configs
 
 
-def recorded_settings(config: Record, pretrained: str, classes: config_lib.Classes) -> Settings:
+def recorded_settings(configs: Sequence[Record], pretrained: str, classes: config_lib.Classes) -> list[Settings]:
   """The settings on record without their paths: no record decides where programs or models are. No time limit.
 
   Args:
-    config: of a folder of records.
+    configs: of a folder of records.
     pretrained: directory of pretrained models to reuse; '' to pretrain again.
     classes: the class of settings of each grid of trials, by its name.
   """
-  settings = config_lib.from_record(config, classes)
-  here = {'compilation_cache': settings.compilation_cache and 'auto', 'pretrained': pretrained}
-  return dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False)
+  grid = [config_lib.from_record(config, classes) for config in configs]
+  here = {'compilation_cache': grid[0].compilation_cache and 'auto', 'pretrained': pretrained}
+  return [dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False) for settings in grid]
 
 
-def _name(record: Record) -> str:
-  """The trial, task, model and method of a record, as JSON: it may come from anybody, with any values."""
-  return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method')])
+def _name(record: Record, columns: Sequence[str]) -> str:
+  """What tells a record from others, as JSON: it may come from anybody, with any values."""
+  return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method', *columns)])
 
 
-def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
+def compared(recorded: list[Record], again: list[Record], columns: Sequence[str] = ()) -> pd.DataFrame:
   """A row for each field, after one for which records there are: values compared, how many differ, and by how much.
 
-  The field `environment` is left out. Of a given process and corpus, NAME-DIGEST, the digest counts.
+  The field `environment` is left out. Of a given process and corpus, NAME-DIGEST, the digest counts. `columns` are the
+  fields in which settings differ.
   """
-  theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
-  counts = Counter(map(_name, recorded))
+  theirs, ours = ({_name(record, columns): record for record in records} for records in (recorded, again))
+  counts = Counter(_name(record, columns) for record in recorded)
   # On both sides, and on record only once.
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
   for name in filter(theirs.get, ours):

@@ -6,7 +6,7 @@ A record is done when its file is there and has its checksum; nothing is unpickl
 import pathlib
 from typing import TYPE_CHECKING
 
-from experiments.records import environment, results
+from experiments.records import environment as environments, results
 from experiments.runtime import storage
 from experiments.settings.fields import require
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
   import pandas as pd
 
 
-def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
+def load(workdir: str | pathlib.Path, having: str = '', environment: bool = False) -> 'pd.DataFrame':
   """The records of a workdir, a row for each, in the order of the run; empty if none is finished.
 
-  Columns are the fields of the records, and those of the environment that each was made in, such as `devices`, `cpu`,
-  `commit` and `packages`. docs/schemas/records/ has a JSON schema for each kind of record: what a field means and which
-  values it takes. What a record lacks is missing (NaN).
+  Columns are the fields of the records. Each field of settings in which records differ has a column too, named as on
+  the command line, such as `prompt.length`. docs/schemas/records/ has a JSON schema for each kind of record: what a
+  field means and which values it takes. What a record lacks is missing (NaN).
 
   Args:
     workdir: a folder, or the address of one in an object store.
     having: a field; only records that have it are read, and they bring their columns. Studies write several kinds of
       records, each with a field of its own: with it a table holds one kind and no column of another.
+    environment: add the columns of the environment that each record was made in, such as `devices`, `cpu`, `commit`
+      and `packages`.
 
   Raises:
     SettingsError: there is no such folder, the records are damaged, or of another schema, or none has the field.
@@ -44,7 +46,7 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
   rows = [row for row in results.load(workdir) if having in row or not having]
   require(rows or not having, 'having', having, f'a field of the records in {workdir}')
   frame = pd.DataFrame(rows)
-  made = environment.load(workdir, rows)
+  made = environments.load(workdir, rows) if environment else {}
   if not made:
     return frame
   # A record's own field counts before that of its environment.

@@ -26,8 +26,10 @@ def sentence(error: BaseException) -> str:
   return (line if is_ours else f'{type(error).__name__}: {line}')[:_LONGEST]
 
 
-def write(directory: pathlib.Path, error: BaseException) -> Failure:
+def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
   """Write the failure of a trial to file: sentence, exit status, traceback and time.
+
+  Trials of several settings may share a directory; `label` tells them apart.
 
   If the file cannot be written, the sentence says so too.
   """
@@ -37,6 +39,7 @@ def write(directory: pathlib.Path, error: BaseException) -> Failure:
     'status': failure.status,
     'when': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
     'traceback': ''.join(traceback.format_exception(error)),
+    'label': label,
   }
   try:
     files.write_sealed(directory / FILE_NAME, row)
@@ -45,10 +48,11 @@ def write(directory: pathlib.Path, error: BaseException) -> Failure:
   return failure
 
 
-def read(directory: pathlib.Path) -> dict[str, Any] | None:
+def read(directory: pathlib.Path, label: str = '') -> dict[str, Any] | None:
   """The failure of a trial; None if it has none."""
   try:
-    return files.read_sealed(directory / FILE_NAME, error=str, status=int, when=str)
+    failure = files.read_sealed(directory / FILE_NAME, error=str, status=int, when=str)
+    return failure if failure.get('label', '') == label else None
   except FileNotFoundError:
     return None
   except files.Corrupt:
@@ -56,6 +60,7 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
     return {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
 
 
-def forget(directory: pathlib.Path) -> None:
+def forget(directory: pathlib.Path, label: str = '') -> None:
   """Remove the failure of a trial that is done."""
-  files.remove(directory / FILE_NAME)
+  if read(directory, label):
+    files.remove(directory / FILE_NAME)

@@ -1,5 +1,7 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
+import collections
+from collections.abc import Sequence
 import dataclasses
 import json
 import pathlib
@@ -7,6 +9,7 @@ from typing import Any
 
 from experiments.records import files
 from experiments.runtime import storage
+from experiments.settings import lists
 from experiments.settings.fields import require
 
 Record = dict[str, Any]
@@ -17,36 +20,65 @@ CONFIG_NAME = 'config.json'
 # Increased when the fields or paths of records change, so that no old record is misread.
 SCHEMA_VERSION = 2
 _VERSION = 'schema_version'
+# The field of the first settings with the others.
+_OTHERS = 'others'
 
 
-def write(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
-  """Replace the records of a workdir, and the settings beside them.
+def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], others: Sequence[Record] = ()) -> None:
+  """Replace the records of a workdir, and the settings beside them; settings that differ in a field name it in each.
 
+  `others` are settings on record to keep, without records here.
   If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
   """
-  path, config = workdir / CONFIG_NAME, _config(settings)
-  if not files.has(path, config):
+  grid, path = [settings for settings, _ in runs], workdir / CONFIG_NAME
+  content = _content([*map(_as_json, grid), *others])
+  if not files.has(path, content):
     files.remove(workdir / FILE_NAME)
-    files.write_whole(path, config)
-  files.write_json_lines(workdir / FILE_NAME, rows(settings, records))
+    files.write_whole(path, content)
+  written = list[Record]()
+  for (settings, records), point in zip(runs, lists.points(grid)):
+    asked_for = {_VERSION: SCHEMA_VERSION} | {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
+    asked_for |= {lists.column(name): value for name, value in point.items()}
+    written += [asked_for | record for record in records]
+  files.write_json_lines(workdir / FILE_NAME, written)
 
 
-def begin(workdir: pathlib.Path, settings: Any) -> None:
-  """Write the settings of a run that begins, if there are none, so that a later run can report changed ones.
+def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
+  """Write the settings of a run that begins, before others on record, so that a later run can report changed ones.
 
   Remove the partial files of killed runs.
   """
   files.remove_partials(workdir)
-  if not any((workdir / name).exists() for name in (CONFIG_NAME, FILE_NAME)):
-    files.write_whole(workdir / CONFIG_NAME, _config(settings))
+  content = _content([*map(_as_json, grid), *earlier(workdir, grid)])
+  if not files.has(workdir / CONFIG_NAME, content):
+    files.write_whole(workdir / CONFIG_NAME, content)
 
 
-def _config(settings: Any) -> str:
-  return json.dumps({_VERSION: SCHEMA_VERSION, **dataclasses.asdict(settings)}, indent=2) + '\n'
+def _content(configs: list[Record]) -> str:
+  first, *others = configs
+  return json.dumps({_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}, indent=2) + '\n'
 
 
-def config(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """The settings on record, None if there are none.
+def _as_json(settings: Any) -> Record:
+  """The settings as their file has them, with lists for tuples."""
+  return json.loads(json.dumps(dataclasses.asdict(settings)))
+
+
+def earlier(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Record]:
+  """The settings on record that ask for other records than these do."""
+  shown = (*OF_RUNNING, 'figures', 'pretrained')
+  asking = lambda content: {name: value for name, value in content.items() if name not in shown}
+  asked = [asking(_as_json(settings)) for settings in grid]
+  return [content for content in configs(workdir) if asking(content) not in asked]
+
+
+def config(workdir: pathlib.Path) -> Record | None:
+  """The first of `configs`; None if there are none."""
+  return next(iter(configs(workdir)), None)
+
+
+def configs(workdir: pathlib.Path) -> list[Record]:
+  """The settings on record: those of the last run, then others.
 
   Raises Corrupt if they cannot be parsed, or a directory stands in their place, and SettingsError if they are of
   another version.
@@ -54,7 +86,7 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   try:
     content = files.read_json(workdir / CONFIG_NAME)
   except FileNotFoundError:
-    return None
+    return []
   except (IsADirectoryError, ValueError):
     content = None
   path, valid = str(workdir / CONFIG_NAME), f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
@@ -62,7 +94,7 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
     raise files.Corrupt(f'{path} cannot be parsed; valid are {valid}')
   version = content.pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
-  return content
+  return [content, *content.pop(_OTHERS, [])]
 
 
 def check_recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
@@ -88,38 +120,45 @@ def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[st
   require(is_of_it, '--workdir', str(workdir), f'a folder with records of {experiment} only')
 
 
-def other_settings(workdir: pathlib.Path, settings: Any) -> str | None:
-  """A sentence on how the settings on record in a writable folder differ; raises as `check_recorded` does."""
+def other_settings(workdir: pathlib.Path, grid: Sequence[Any], is_grid: bool = False) -> str | None:
+  """A sentence on how settings on record in a writable folder differ; raises as `check_recorded` does.
+
+  A grid of trials shows the records of all of them.
+  """
   storage.check_writable(workdir, '--workdir')
-  differing = ', '.join(changed(check_recorded(workdir, settings.experiment), settings))
-  return f'{workdir} holds records with other settings: {differing}; new records are added' if differing else None
+  check_recorded(workdir, grid[0].experiment)
+  differing = ', '.join(changed(earlier(workdir, grid), grid))
+  shown = 'table, figures and results.jsonl show these too' if is_grid else 'new records are added'
+  return f'{workdir} holds records with other settings: {differing}; {shown}' if differing else None
 
 
 # Settings that decide no record.
 OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'time_budget')
 
 
-def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
-  """Differences of the settings on record from these, such as 'seed 0 (here 1)'."""
+def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
+  """Differences of settings on record from these, such as 'seed 0, 1 (here 2)'."""
+  recorded, current = _values(before), _values([*map(_as_json, grid)])
+  return differences(
+    {name: values for name, values in recorded.items() if name.split('.')[0] not in OF_RUNNING}, current
+  )
+
+
+def _values(configs: Sequence[Record]) -> dict[str, str]:
+  """The distinct values of each field in words, by its dotted name."""
   # Imported here, since it takes longer than `--list` and `--help`.
   from flax.traverse_util import flatten_dict
 
-  # As the file has them, with lists for tuples.
-  current = json.loads(json.dumps(dataclasses.asdict(settings)))
-  deciding = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
-  return differences(flatten_dict(deciding, sep='.'), flatten_dict(current, sep='.'))
+  values = collections.defaultdict[str, list[str]](list)
+  for name, value in (item for content in configs for item in flatten_dict(content, sep='.').items()):
+    values[name] += [str(value)]
+  return {name: ', '.join(dict.fromkeys(texts)) for name, texts in values.items()}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
   """Differences in fields that both have, such as 'seed 0 (here 1)'."""
   both = [name for name in recorded if name in current]
   return [f'{name} {recorded[name]} (here {current[name]})' for name in both if recorded[name] != current[name]]
-
-
-def rows(settings: Any, records: list[Record]) -> list[Record]:
-  """The records with their schema version, experiment, scale and seed."""
-  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-  return [{_VERSION: SCHEMA_VERSION, **asked_for, **record} for record in records]
 
 
 def load(workdir: pathlib.Path) -> list[Record]:

@@ -43,6 +43,6 @@ def state(folder: TrialFolder) -> str:
     if silence > locks.LEASE:
       return f'stale since {holder} renewed its lock {in_words(silence)} ago; the next run takes over; missing {left}'
     return f'running in {holder}, lock renewed {in_words(silence)} ago; missing {left}'
-  if failure := failures.read(folder.directory):
+  if failure := failures.read(folder.directory, folder.trial.label):
     return f'failed at {failure["when"]}: {failure["error"]}; missing {left}'
   return f'missing {left}'

@@ -12,7 +12,7 @@ from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
 from experiments.runtime import locks, storage, timing
 from experiments.runtime.progress import Reporter
-from experiments.settings.methods import METHODS
+from experiments.settings.methods import METHODS, WITHOUT_BERT
 from experiments.settings.trial import Trial
 
 # The field of a record that has the SHA-256 of its tuned arrays.
@@ -28,10 +28,11 @@ class Name(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-  """The files of a trial in the workdir of a run."""
+  """The files of a trial in the workdir of a run, and those of other trials that share its draws."""
 
   trial: Trial
   workdir: pathlib.Path
+  alike: tuple['TrialFolder', ...] = ()
 
   @property
   def directory(self) -> pathlib.Path:
@@ -90,7 +91,8 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """The requested names without an intact record; each record is read once, in process 0.
 
   The caller holds the trial's lock and makes these records. A corrupt record or array is reported, and both are
-  renamed. Records from environments that may compute other bits are reported.
+  renamed. A record that another trial has, since no BERT decides it, is copied. Records from environments that may
+  compute other bits are reported.
   """
   missing, intact, trial_id = list[Name](), list[Record](), folder.trial.id
   for name, path in folder.paths().items():
@@ -102,7 +104,9 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
       intact.append(record)
       continue
     except FileNotFoundError:
-      pass
+      if name.model in WITHOUT_BERT and (copied := _copied(folder, name, path)):
+        intact.append(copied)
+        continue
     except ValueError as error:
       moved = [files.rename_corrupt(corrupt) for corrupt in (path, arrays) if corrupt.exists()]
       reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
@@ -111,6 +115,29 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   for different in environments.differing(made, environments.environment(jax.devices())):
     reporter.say(f'existing records of trial {trial_id} come from another environment: {different}')
   return missing
+
+
+def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | None:
+  """A record of the trial, with its arrays, from another trial that shares its draws; None if none has it intact."""
+  for other in folder.alike:
+    source = other.directory / path.name
+    with contextlib.suppress(OSError, files.Corrupt):
+      record, arrays = _read(source, name, other.trial.id), source.with_suffix('.npz')
+      if files.digest(arrays) == record[_ARRAYS]:
+        files.write_whole(path.with_suffix('.npz'), arrays.read_bytes())
+        record |= {**folder.trial.settings.given, **_ids(folder.trial, name.model, name.method)}
+        files.write_sealed(path, record)
+        return record
+  return None
+
+
+def _ids(trial: Trial, model: str, method: str) -> dict[str, str]:
+  """The ids of a record, by field."""
+  return {
+    'trial_id': trial.id,
+    'pretraining_id': trial.pretraining_id,
+    'fit_id': trial.fit_id(model, method),
+  }
 
 
 class TunedTask(NamedTuple):
@@ -138,8 +165,7 @@ def add(
   folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, float | None]
 ) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
-  paths, trial = folder.paths(), folder.trial
-  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
+  paths, trial, ids = folder.paths(), folder.trial, _ids(folder.trial, model, method)
   for tuned in outcome:
     name = Name(tuned.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}

@@ -1,8 +1,12 @@
 """From a config file and the command line to checked settings."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+import contextlib
 import dataclasses
 import difflib
+import itertools
+import math
+import operator
 import os
 import pathlib
 import re
@@ -13,7 +17,10 @@ from absl import flags
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.settings.fields import require, SettingsError, users_program, valid_values
+from experiments.settings import lists as lists_lib
+from experiments.settings.fields import fields, require, SettingsError, users_program, valid_values
+from experiments.settings.lists import at, Lists, takes_list
+from experiments.settings.trial import trials
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
@@ -29,8 +36,14 @@ def shipped(experiment: str) -> dict[str, Any]:
   return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
-def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any]:
-  """The flags and the config, None if none is needed; raises SettingsError for a bad command line."""
+def parse(
+  argv: list[str], classes: Classes, grids: Collection[str], modes: Collection[str]
+) -> tuple[Flags, Any, Lists]:
+  """The flags, the config, None if none is needed, and the lists in its scalar fields.
+
+  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists. Raises
+  SettingsError for a bad command line.
+  """
   values = flags.FlagValues()
   # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
   values.set_gnu_getopt()
@@ -39,7 +52,7 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   flags.DEFINE_enum('mode', 'run', list(modes), '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
-  config = None
+  config, lists = None, Lists()
   try:
     words = values(argv, known_only=True)
   except (flags.Error, ValueError) as error:
@@ -48,12 +61,12 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   is_flag = re.compile(r'--(?!(?:no)?config\.)').match
   if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
     config = load(values.config, classes)
-    words = override(config, words, classes)
+    config, words, lists = override(config, words, classes, grids)
   for word in [*filter(is_flag, words), *words[1:]]:
     valid = ', '.join(f'--{name}' for name in values)
     raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
   require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
-  return values, config
+  return values, config, lists
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
@@ -77,8 +90,10 @@ def named(words: list[str]) -> list[str]:
   return [match[1] for match in map(_FIELD.match, words) if match]
 
 
-def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
-  """Set the fields that words of a command line name, --config.FIELD=VALUE; return the other words.
+def override(
+  config: ml_collections.ConfigDict, words: list[str], classes: Classes, grids: Collection[str] = ()
+) -> tuple[ml_collections.ConfigDict, list[str], Lists]:
+  """The config with the fields that words of a command line set, --config.FIELD=VALUE, the other words, and the lists.
 
   Raises SettingsError for an unknown field or a value of the wrong type; ranges are checked later.
   """
@@ -89,6 +104,35 @@ def override(config: ml_collections.ConfigDict, words: list[str], classes: Class
     if name not in known:
       nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
       raise SettingsError(f'--config.{name} is not a field of this config; did you mean --config.{nearest[0]}?')
+  takes = {name: field for name, field in known.items() if config.experiment in grids and takes_list(name, field)}
+  lists, others = Lists(), list[str]()
+  for name in takes:
+    # A config that lacks a field is refused with the settings.
+    with contextlib.suppress(AttributeError):
+      if type(values := operator.attrgetter(name)(config)) is tuple and values:
+        lists[name] = values
+  _set(config, {name: values[0] for name, values in lists.items()})
+  config = config.copy_and_resolve_references()
+  for word in words:
+    flag, _, text = word.partition('=')
+    name = ''.join(named([flag]))
+    lists.pop(name, None)
+    if name in takes and (values := lists_lib.split(name, known[name], text)):
+      require(len(set(values)) == len(values), name, values, 'a list of distinct values')
+      lists[name] = values
+    else:
+      others.append(word)
+  return config, _parsed(config, others, known), lists
+
+
+def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
+  """Set fields by their dotted names; their types are checked with the settings."""
+  with config.ignore_type():
+    config.update_from_flattened_dict(values)
+
+
+def _parsed(config: ml_collections.ConfigDict, words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:
+  """Set the fields that words name; return the other words."""
   values = flags.FlagValues()
   # As in `main`: other words may stand between those of fields.
   values.set_gnu_getopt()
@@ -100,6 +144,25 @@ def override(config: ml_collections.ConfigDict, words: list[str], classes: Class
     reason = ' '.join(str(error).split())
     name = reason.removeprefix('flag --config.').partition('=')[0]
     raise SettingsError(f'{reason}; valid is {valid_values(known[name])}' if name in known else reason)
+
+
+def expanded(
+  config: ml_collections.ConfigDict, lists: Lists, read: Callable[[ml_collections.ConfigDict], Any]
+) -> list[Any]:
+  """The results of `read` for the config at every point of the product of the lists, the last list varying fastest.
+
+  Raises SettingsError, by the name of the point, if one is refused.
+  """
+  grid = list[Any]()
+  for values in itertools.product(*lists.values()):
+    point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
+    _set(one, point)
+    with at(point):
+      grid.append(read(one))
+    if lists and len(grid) == 1:
+      count = len(trials(*grid)) * math.prod(map(len, lists.values()))
+      require(count <= lists_lib.MOST, 'the number of trials of the grid', count, f'at most {lists_lib.MOST:,}')
+  return grid
 
 
 def _class(config: Mapping[str, Any], classes: Classes) -> Any:
@@ -145,12 +208,3 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
   if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):
     return tuple(map(str.strip, ','.join(value).split(',')))
   return tuple(map(as_float, value))
-
-
-def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:
-  """Every field of a class by its dotted name, those of its groups included."""
-  for field in dataclasses.fields(cls):
-    if field.metadata:
-      yield prefix + field.name, field
-    else:
-      yield from fields(field.type, f'{prefix}{field.name}.')

@@ -143,6 +143,15 @@ def deciding(group: Group) -> dict[str, Any]:
   return values
 
 
+def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:
+  """Every field of a class by its dotted name, those of its groups included."""
+  for field in dataclasses.fields(cls):
+    if field.metadata:
+      yield prefix + field.name, field
+    else:
+      yield from fields(field.type, f'{prefix}{field.name}.')
+
+
 def digest(parts: list[Any]) -> str:
   """Twelve hexadecimal digits that name settings by their values."""
   text = json.dumps(parts, default=deciding, sort_keys=True)

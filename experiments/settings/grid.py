@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
-from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE
+from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE, WITHOUT_BERT
 from hmm_jax.models.bert import Bert
 from hmm_jax.tuning.tuner import Schedule
 
@@ -161,7 +161,7 @@ class Settings(groups.Experiment):
   @property
   def has_bert(self) -> bool:
     """True if a model is a BERT, trained or not."""
-    return not {'exact', 'own', NONE}.issuperset(self.models)
+    return not set(self.models).issubset(WITHOUT_BERT)
 
   @property
   def tuned_models(self) -> tuple[str, ...]:

@@ -1,13 +1,15 @@
 """The output of `--help` and `--list`: plain lines, which read the same on a terminal and in a pipe."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 import operator
 import textwrap
 
 import ml_collections
 
 from experiments.settings import config as config_lib
-from experiments.settings.fields import valid_values
+from experiments.settings.fields import fields, printable, valid_values
+from experiments.settings.lists import Lists, takes_list
+from experiments.settings.trial import Trial
 
 _WIDTH = 100
 
@@ -21,12 +23,24 @@ def listing(experiments: Iterable[str]) -> str:
   return '\n'.join(lines) + '\n'
 
 
-def fields_text(config: ml_collections.ConfigDict, classes: config_lib.Classes) -> str:
-  """Every field of a config: its name, value, meaning and valid values."""
+def trials_text(trials: Sequence[Trial]) -> str:
+  """The number, id and name of each trial of a grid."""
+  return ''.join(printable(f'{number}  {trial.id}  {trial}') + '\n' for number, trial in enumerate(trials))
+
+
+def fields_text(
+  config: ml_collections.ConfigDict,
+  lists: Lists,
+  classes: config_lib.Classes,
+  grids: Collection[str],
+) -> str:
+  """Every field of a config: its name, value, meaning and valid values, and if it takes a list of them."""
   lines = [f'{config.experiment}:{config.scale}']
-  for name, field in config_lib.fields(classes[config.experiment]):
-    text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}'
-    value = f'{name} = {operator.attrgetter(name)(config)!r}'
+  for name, field in fields(classes[config.experiment]):
+    may_be_list = config.experiment in grids and takes_list(name, field)
+    text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}' + '; takes a list' * may_be_list
+    values = lists.get(name, (operator.attrgetter(name)(config),))
+    value = f'{name} = {", ".join(map(repr, values))}'
     lines += textwrap.wrap(value, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 4)
     lines += textwrap.wrap(text, _WIDTH, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
   return '\n'.join(lines) + '\n'

@@ -8,6 +8,7 @@ _LANGUAGE_MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
 # The model name in records of methods that use no model.
 NONE = 'none'
 MODELS = (*_LANGUAGE_MODELS, NONE)
+WITHOUT_BERT = ('exact', 'own', NONE)
 
 
 class Method(NamedTuple):

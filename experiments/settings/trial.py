@@ -1,6 +1,6 @@
 """A trial of a grid: who it is, the keys of what it draws, and the ids of its model, its records and its fits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import re
@@ -11,6 +11,7 @@ import jax
 from jax import Array
 import numpy as np
 
+from experiments.settings import lists
 from experiments.settings.fields import digest, require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
@@ -38,16 +39,25 @@ def _keys(seed: int, *numbers: int) -> Keys:
 
 
 class Trial(NamedTuple):
-  """A draw at a point of the grid, by its number; `code` has the digests of the user's own functions, by field."""
+  """A draw at a point of the grid, by its number.
+
+  Attributes:
+    settings: of the trial.
+    point: its distribution.
+    number: of the draw.
+    code: digests of the user's own functions, by field.
+    label: what tells its settings from those of other trials of a run, in words.
+  """
 
   settings: Settings
   point: Point
   number: int
   code: Mapping[str, str] = types.MappingProxyType({})
+  label: str = ''
 
   def __str__(self) -> str:
     process = self.settings.distribution.rpartition('-')[0]
-    return f'{process} {self.point} trial {self.number}'.lstrip()
+    return ' '.join(filter(None, [self.label or process, str(self.point), f'trial {self.number}']))
 
   @property
   def methods(self) -> tuple[str, ...]:
@@ -64,19 +74,22 @@ class Trial(NamedTuple):
 
     Platform, devices and versions may decide them too; they are recorded beside the model and are not part of its id.
     """
-    settings, point = self.settings, self.point
+    settings = self.settings
     pretrain = dataclasses.asdict(settings.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
+    return digest([_PRETRAINING_VERSION, *self._drawn(settings.given, settings.corpus, settings.bert, pretrain)])
+
+  def _drawn(self, given: Iterable[str], *more: Any) -> list[Any]:
+    """All that decides the draw of the distribution, or the `given` fields in its place, and `more`."""
+    settings, point = self.settings, self.point
     # For given data only the digest counts, not the name.
-    digests = [reference.rpartition('-')[2] for reference in settings.given.values()]
-    drawn_from: Any = digests or settings.hmm
-    parts = [_PRETRAINING_VERSION, settings.seed, point.num_states, self.number, drawn_from]
-    parts += [settings.corpus, settings.bert, pretrain]
+    digests = [settings.given[name].rpartition('-')[2] for name in given]
+    parts: list[Any] = [settings.seed, point.num_states, self.number, digests or settings.hmm, *more]
     if settings.fast_compilation:
       parts.append('fast compilation')
     if point.memory_size:
       parts += [point, settings.memory.joint_prior, settings.memory.joint_permutations]
-    return digest(parts)
+    return parts
 
   @property
   def id(self) -> str:
@@ -84,7 +97,19 @@ class Trial(NamedTuple):
 
     The tuning of a method is no part of it: see `fit_id`.
     """
-    parts = [self.pretraining_id, self.settings.measure, self.settings.downstream]
+    return self._asked_of(self.pretraining_id)
+
+  @property
+  def draws_id(self) -> str:
+    """The id of what a trial draws and measures, whatever BERT: trials of one share the records of all other models."""
+    s = self.settings
+    given = s.given.keys() & {'distribution'}
+    return self._asked_of(
+      self._drawn(given, s.corpus.chunk_length, s.corpus.chunks_per_document, s.pretrain.corruption(s.hmm.num_tokens))
+    )
+
+  def _asked_of(self, drawn: Any) -> str:
+    parts = [drawn, self.settings.measure, self.settings.downstream]
     if self.point.memory_size:
       parts.append(self.settings.memory.label_cell)
     return digest(parts)
@@ -102,14 +127,20 @@ class Trial(NamedTuple):
     return digest(parts)
 
 
-def trials(settings: Settings, code: Mapping[str, str] = Trial._field_defaults['code']) -> list[Trial]:
-  """Every trial of a grid, ordered by its number, so that all points advance together."""
-  return [
-    Trial(settings, point, number, code)
-    for number in range(settings.num_trials)
+def trials(*grid: Settings, code: Sequence[Mapping[str, str]] = ()) -> list[Trial]:
+  """Every trial of one or several settings, ordered by its number, so that all points advance together.
+
+  Trials of one number and distribution stand side by side. `code` has the digests for each of the settings.
+  """
+  codes = code or [Trial._field_defaults['code']] * len(grid)
+  made = [
+    Trial(settings, point, number, digests, lists.text(differing))
+    for settings, digests, differing in zip(grid, codes, lists.points(grid))
     for point in settings.grid()
-    if number < settings.num_draws(point)
+    for number in range(settings.num_draws(point))
   ]
+  places = {point: place for place, point in enumerate(dict.fromkeys(trial.point for trial in made))}
+  return sorted(made, key=lambda trial: (trial.number, places[trial.point]))
 
 
 def trial_numbers(text: str, count: int) -> list[int]:

@@ -55,7 +55,8 @@ def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
     memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
   made = environment.keep(workdir, environment.environment(jax.devices()))
   rows = _records(hmm, vocabulary, documents)
-  results.write(workdir, settings, [{**row, 'memory': memories[row['document']], 'environment': made} for row in rows])
+  records = [{**row, 'memory': memories[row['document']], 'environment': made} for row in rows]
+  results.write(workdir, [(settings, records)])
 
 
 def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray]) -> list[Record]:

@@ -26,15 +26,19 @@ _OF_FITS = ('budget', 'conditioning')
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
-  """The tables of the records of a grid that have rows."""
-  records = statistics.on_fresh_texts(records)
-  of_paper = mixture.tables(records) if settings.figure.paper_overlay else {}
-  return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records) | of_paper
+  """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
+  records, overlay = statistics.on_fresh_texts(records), settings.figure.paper_overlay
+  whole = report.tables(records, overlay)
+  if statistics.varied(records):
+    return whole
+  return whole | error_budget.tables(records) | (mixture.tables(records) if overlay else {})
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
-  """The figures that the settings name and the records fill."""
+  """The figures that the settings name and the records fill; one against the fields if settings of records differ."""
   records = statistics.on_fresh_texts(records)
+  if statistics.varied(records):
+    return {'against_fields': figures_lib.against_fields(records, settings.figure)}
   trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
   # Other fits are only for _OF_FITS, unless there are no others.
   shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
@@ -42,4 +46,4 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   return {name: figure for name, figure in drawn.items() if figure}
 
 
-STUDY = Study(sweep.run, tables, figures, checks.check_grid)
+STUDY = Study(sweep.run, tables, figures, checks.check_grids)

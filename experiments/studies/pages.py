@@ -34,7 +34,7 @@ def filled(text: str) -> str:
 def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplotlib.figure.Figure]]]:
   """The tables of a folder of records by name, and a function that draws its figures."""
   settings = registry.from_record(results.config(_RESULTS / folder) or {})
-  study, records = registry.EXPERIMENTS[settings.experiment], load(_RESULTS / folder)
+  study, records = registry.EXPERIMENTS[settings.experiment], load(_RESULTS / folder, environment=True)
   return study.tables(records, settings), functools.partial(study.figures, records, settings)
 
 

@@ -49,7 +49,7 @@ class Study(NamedTuple):
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Print the tables of a workdir's records, draw their figures and print all paths; nothing without records."""
-    records = load(workdir)
+    records = load(workdir, environment=True)
     if records.empty:
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
@@ -81,7 +81,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-    results.begin(workdir, settings)
+    results.begin(workdir, [settings])
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     named, made = parts(settings), dict[str, Row]()
     # First the parts that no other process works on, then the rest.
@@ -95,7 +95,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
         if content := _read_or_made(folder / name, make, waits, workdir, reporter):
           made[name] = content
     with locks.held(workdir, 'the merge of records', reporter):
-      results.write(workdir, settings, [row for name in named for row in made[name]['records']])
+      results.write(workdir, [(settings, [row for name in named for row in made[name]['records']])])
 
   return run
 

@@ -107,6 +107,12 @@ def float64(array: ArrayLike) -> np.ndarray:
   return np.asarray(array, np.float64)
 
 
+def narrowest(array: np.ndarray) -> np.ndarray:
+  """The array as drawn ones are: int32, or float32 if that holds each number; else float64."""
+  narrow = array.astype(np.int32 if array.dtype.kind == 'i' else np.float32)
+  return narrow if (narrow == array).all() else array.astype(np.float64)
+
+
 def widened(tree: Any) -> Any:
   """The tree with its floating-point arrays in float64."""
   is_floating = lambda x: jnp.issubdtype(x.dtype, jnp.floating)

@@ -18,7 +18,7 @@ import numpy as np
 
 from hmm_jax._support.arguments import check_widths
 from hmm_jax.models import sharding
-from hmm_jax.models.model import at_positions, joined, MaskedLM, parts_with, Positions
+from hmm_jax.models.model import at_positions, joined, MaskedLM, parts_with, Positions, Visit
 
 # BERT's epsilon; the fast variance, a difference of two means, would lose digits.
 _LayerNorm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False)
@@ -73,6 +73,13 @@ class Projections(nn.Module):
     return [y.reshape(x.shape) for y in jnp.unstack(jnp.tensordot(x.reshape(-1, width), kernel, 1) + bias, axis=1)]
 
 
+class AttentionWeights(nn.Module):
+  """Softmax of scores [..., T, T] in float32: a module without parameters, so that `predict_visiting` sees it."""
+
+  def __call__(self, scores: Array) -> Array:
+    return jax.nn.softmax(scores.astype(jnp.float32)).astype(scores.dtype)
+
+
 class Layer(nn.Module):
   """One post-LN transformer layer: attention, then feed-forward, each added to its input and normalised."""
 
@@ -104,7 +111,7 @@ class Layer(nn.Module):
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
       scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
-      weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
+      weights = dropout(AttentionWeights(name='attention_weights')(scores))
       attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
     attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
@@ -207,6 +214,17 @@ class Bert(nn.Module):
     ]
 
 
+def unrolled(params: Any) -> dict[str, Any]:
+  """The parameters with each layer of its own, `layers_0` to the last, whether layers are scanned or not."""
+  params = dict(params)
+  if 'scanned' in params:
+    stacked, last = params.pop('scanned'), params.pop('last')
+    count = len(jax.tree.leaves(stacked)[0])
+    take = lambda number: jax.tree.map(lambda leaf: leaf[number], stacked)
+    params |= {f'layers_{number}': take(number) for number in range(count)} | {f'layers_{count}': last}
+  return params
+
+
 @dataclasses.dataclass(frozen=True)
 class BertModel(MaskedLM):
   """`bert` as a `MaskedLM`; its parameters are the linen variables' 'params' tree.
@@ -241,6 +259,22 @@ class BertModel(MaskedLM):
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self._apply(Bert.encode, params, embeddings, positions=positions)
+
+  def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
+    """Override: visits 'embeddings', with positions and normalised, and for each layer 'attention_1' and 'layer_1'."""
+    model, params = BertModel(self.bert.clone(scan_layers=False, attention='xla')), unrolled(params)
+    names = {'embedding_dropout': 'embeddings'}
+    for number in range(self.bert.num_layers):
+      layer = f'layers_{number}'
+      names |= {f'{layer}/attention_weights': f'attention_{number + 1}', layer: f'layer_{number + 1}'}
+
+    def visiting(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+      output, path = call(*args, **kwargs), '/'.join(context.module.path)
+      return visit(names[path], output) if path in names else output
+
+    with nn.intercept_methods(visiting):
+      hidden = model.represent(params, embeddings)
+    return model._decode(params, at_positions(hidden, positions))
 
   def _decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])

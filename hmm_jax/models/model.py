@@ -6,7 +6,7 @@ heads, metrics and figures see only this interface, and never ask which model th
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
@@ -49,6 +49,8 @@ class PromptSpace(NamedTuple):
 
 # The positions to read, [Q] for all inputs or [..., Q] for each; None for all in order.
 Positions = Array | np.ndarray | None
+# Called with the name of an activation and its value [..., T, D]; the rest of the model reads the result.
+Visit = Callable[[str, Array], Array]
 
 
 @arguments.converted
@@ -144,6 +146,19 @@ class MaskedLM(Protocol):
     """The representation [..., Q, E] that `predict` decodes; a model without one returns its probabilities."""
     return self.predict(params, embeddings, positions)
 
+  def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
+    """`predict`, except that each activation passes through `visit`, and the rest of the model reads the result.
+
+    Attention weights [..., heads, T, T] have names that begin with 'attention'. The default visits 'representation',
+    the result of `represent`, which cannot be replaced: ValueError.
+    """
+    hidden = self.represent(params, embeddings)
+    if visit('representation', hidden) is not hidden:
+      raise ValueError(
+        f"model {self.name} cannot replace 'representation'; valid is a model that overrides predict_visiting"
+      )
+    return self.predict(params, embeddings, positions)
+
   def embedding_size(self, params: Any) -> int:
     """E."""
     return jax.eval_shape(self.embed, params, jnp.zeros(1, jnp.int32)).shape[-1]
@@ -225,6 +240,13 @@ class ExactModel(MaskedLM):
     if not isinstance(positions, np.ndarray) or positions.tolist() != read:
       return self.predict(params, prepend(prompts, embeddings, place), positions)
     return emitted_token_probs(params, pairs(params, prompts, embeddings[:, 1:])[:, :, None])
+
+  def predict_visiting(
+    self, params: Distribution, embeddings: Array, visit: Visit, positions: Positions = None
+  ) -> Array:
+    """Override: 'beliefs' are P[H_i | X_{-i}], and a prediction is the law of a token of that state."""
+    beliefs = visit('beliefs', self.represent(params, embeddings))
+    return emitted_token_probs(params, at_positions(beliefs, positions))
 
   def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     return at_positions(forward_backward(params, embeddings).leave_one_out_probs, positions)

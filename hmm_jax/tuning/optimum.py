@@ -102,13 +102,19 @@ def whitened_head(features: ArrayLike, labels: np.ndarray, **options: Any) -> Co
   [0, 0, 1, 1]
   """
   features = np.asarray(features, np.float64)
-  center = features.mean(0)
-  _, sizes, directions = np.linalg.svd(features - center, full_matrices=False)
+  center, sizes, directions = principal_directions(features)
   kept = sizes > _LEAST_DIRECTION * sizes[0]
   to_coordinates = math.sqrt(len(features)) * directions[kept].T / sizes[kept]
   converged = converged_head((features - center) @ to_coordinates, labels, **options)
   weights = to_coordinates @ converged.head.weights
   return converged._replace(head=LinearHead(weights, converged.head.bias - center @ weights))
+
+
+def principal_directions(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """The mean [F] of features [n, F], and the singular values [R] and right singular vectors [R, F] about it."""
+  center = features.mean(0)
+  _, sizes, directions = np.linalg.svd(features - center, full_matrices=False)
+  return center, sizes, directions
 
 
 def _loss(weights: np.ndarray, with_ones: np.ndarray, labels: np.ndarray, ridge: float) -> tuple[float, np.ndarray]:

@@ -42,9 +42,9 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
     row['accuracy'] += gains[row['num_states']][row['trial']]
   (differences,) = report.contrasts(statistics.with_unit(frame(records))).values()
   for point, found in differences.items():
-    assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.num_states], 0).pvalue)
+    assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.point.num_states], 0).pvalue)
   (row, *_) = _table('differences', records)
-  assert row['detectable'] == f'{differences[Point(4)].minimum_effect(report.LEVEL / 3):.1f}'
+  assert row['detectable'] == f'{differences[statistics.Place(Point(4))].minimum_effect(report.LEVEL / 3):.1f}'
 
 
 def test_trends_are_over_the_hmms_of_all_sizes():

@@ -66,6 +66,14 @@ def test_the_library_pretrains_as_the_suite_does(block):
   assert_same_bits(jax.device_get(names['params']), params)
 
 
+def test_no_steps_give_the_parameters_that_steps_start_from(monkeypatch):
+  """The rate of the first step is 0, so that one step leaves them."""
+  monkeypatch.setitem(defaults.CORPUS, 'num_documents', 4)
+  bert = SMALLEST.clone(max_positions=64)
+  (_, start), (_, after) = (hj.pretrain(CHAIN, KEY, steps=steps, bert=bert) for steps in (0, 1))
+  assert_same_bits(*jax.device_get((start, after)))
+
+
 @pytest.fixture(scope='module')
 def own():
   """The model of the page on models of one's own, and parameters of it."""

@@ -28,7 +28,7 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, mo
     model = code.Function(lambda hmm, key: (ExactModel(10), hmm), of_model)
     monkeypatch.setitem(code._imported, 'mine:build', model)
     monkeypatch.setitem(code._imported, 'mine:head', code.Function(Linear, of_head))
-    sweep.run(dataclasses.replace(SETTINGS, **METHODS), tmp_path, QUIET)
+    sweep.run([dataclasses.replace(SETTINGS, **METHODS)], tmp_path, QUIET)
     records = load(tmp_path).set_index(['model', 'method']).sort_index()
     ids.append(records['fit_id'])
   numbers = records.select_dtypes('number')

@@ -40,7 +40,7 @@ def begun(monkeypatch):
 
 
 def _run(settings, workdir, *numbers):
-  return sweep.run(settings, workdir, Reporter(rich.console.Console(quiet=True)), numbers or None)
+  return sweep.run([settings], workdir, Reporter(rich.console.Console(quiet=True)), numbers or None)
 
 
 def _recorded(workdir):
@@ -91,9 +91,9 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
   _run(settings, tmp_path, 0, 1)
   before = _contents(tmp_path)
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
-  left = sweep.merge(more, tmp_path, QUIET)
+  left = sweep.merge([more], tmp_path, QUIET)
   assert left == '0 of 6 trials are finished' and _contents(tmp_path) == before
-  assert status.text(sweep.folders(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+  assert status.text(sweep.folders([more], tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
@@ -108,7 +108,7 @@ def test_another_environment_is_reported(tmp_path, monkeypatch):
   """For records and for a model, in one line with the old and the new value."""
   here = environment.environment(jax.devices())
   there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
-  folder = sweep.folders(settings_of('smoke'), tmp_path)[0]
+  folder = sweep.folders([settings_of('smoke')], tmp_path)[0]
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
   monkeypatch.setattr(environment, 'environment', lambda devices: there)
   trials.add(folder, 'exact', 'head', [TunedTask(0, {'head': np.zeros(2)}, {})], {})
@@ -125,10 +125,9 @@ def test_another_environment_is_reported(tmp_path, monkeypatch):
 
 def test_settings_of_another_run_are_named_with_both_values(tmp_path):
   """A run is compared with the first one field by field, without the fields that decide no record."""
-  results.begin(tmp_path, settings_of('smoke', seed=1))
-  results.begin(tmp_path, settings_of('smoke', seed=2))
+  results.begin(tmp_path, [settings_of('smoke', seed=1)])
   other = settings_of('smoke', num_states=(3,), time_budget=3.0, compilation_cache='')
-  assert results.changed(results.config(tmp_path), other) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']
+  assert results.changed([results.config(tmp_path)], [other]) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']
 
 
 def test_a_model_that_interrupts_fails_its_trial(settings, tmp_path, monkeypatch):

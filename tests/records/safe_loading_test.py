@@ -87,7 +87,7 @@ def test_only_regular_files_of_a_sane_size_are_read(tmp_path, name, make):
 def test_texts_of_records_are_shown_as_they_are(tmp_path):
   """Nothing in them acts on a terminal, and none is read as a formula by the figure."""
   settings, name = settings_of('smoke', figures=('figure_3_left',)), 'p$1_$2\x1b[31m'
-  results.write(tmp_path, settings, [row | {'distribution': f'{name}-0'} for row in prompt_records()])
+  results.write(tmp_path, [(settings, [row | {'distribution': f'{name}-0'} for row in prompt_records()])])
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
   registry.EXPERIMENTS['prompt_vs_head'].show(settings, tmp_path, reporter)
   reporter.say(name)
@@ -99,17 +99,17 @@ def test_settings_that_are_read_back_choose_no_path():
   """Neither where programs are kept, which are run, nor where models are; and no code by its name."""
   chosen = settings_of('smoke', compilation_cache='/chosen', pretrained='/chosen')
   recorded = dataclasses.asdict(chosen)
-  found = dataclasses.asdict(verify.recorded_settings(recorded, 'mine', registry.SETTINGS))
+  found = dataclasses.asdict(*verify.recorded_settings([recorded], 'mine', registry.SETTINGS))
   assert (found['compilation_cache'], found['pretrained']) == ('auto', 'mine') and '/chosen' not in json.dumps(found)
   for field, value in (('experiment', 'os.path'), ('models', '../evil')):
     with pytest.raises(SettingsError, match=f'^{field}.*{value}'):
-      verify.recorded_settings(recorded | {field: value}, 'mine', registry.SETTINGS)
+      verify.recorded_settings([recorded | {field: value}], 'mine', registry.SETTINGS)
 
 
 def test_no_module_is_imported_because_a_record_names_it(tmp_path):
   """Settings that are read back, and name one, do not run."""
   recorded = dataclasses.asdict(settings_of('smoke', models=('own',), model='this:s'))
-  settings = verify.recorded_settings(recorded, '', registry.SETTINGS)
+  grid = verify.recorded_settings([recorded], '', registry.SETTINGS)
   with pytest.raises(SettingsError, match="^model is 'this:s'.* record"):
-    sweep.run(settings, tmp_path, QUIET)
+    sweep.run(grid, tmp_path, QUIET)
   assert 'this' not in sys.modules

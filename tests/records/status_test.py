@@ -19,7 +19,7 @@ from hmm_jax._support import nan_guard
 @pytest.fixture
 def grid(tmp_path):
   """Trials of 4, 6 and 8 states."""
-  return sweep.folders(exact_settings(), tmp_path)
+  return sweep.folders([exact_settings()], tmp_path)
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def test_a_trial_that_fails_stops_no_other(grid, runs, tmp_path, error, sentence
   folder = grid[1]
   settings = folder.trial.settings
   with pytest.raises(sweep.TrialsFailed, match=f'failed: {sentence};') as failed:
-    sweep.run(settings, tmp_path, QUIET)
+    sweep.run([settings], tmp_path, QUIET)
   assert failed.value.status == code and begun == [4, 6, 8]
   kept = failures.read(folder.directory)
   assert (kept['error'], kept['status']) == (sentence, code) and 'raise errors[' in kept['traceback']
   errors.clear()
-  assert sweep.run(settings, tmp_path, QUIET) is None and begun == [4, 6, 8, 6]
+  assert sweep.run([settings], tmp_path, QUIET) is None and begun == [4, 6, 8, 6]
   assert failures.read(folder.directory) is None
 
 
@@ -89,7 +89,7 @@ def test_the_status_of_every_trial_is_printed(tmp_path, monkeypatch, capsys):
   """
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.models=exact', '--config.methods=head']
   flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1']
-  grid = sweep.folders(exact_settings(num_states=(4, 6, 8, 10, 12, 14)), tmp_path)
+  grid = sweep.folders([exact_settings(num_states=(4, 6, 8, 10, 12, 14))], tmp_path)
   done, runs, stale, failed, odd, _ = grid
   add_record(done)
   lock_elsewhere(runs.directory)

@@ -70,7 +70,7 @@ def _record_elsewhere(folder):
 @pytest.fixture
 def grid(tmp_path):
   """Trials of 4, 6 and 8 states."""
-  return sweep.folders(exact_settings(), tmp_path)
+  return sweep.folders([exact_settings()], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_model_and_a_merge_are_locked_while_they_are_made(grid, tmp_path, monk
   monkeypatch.setattr(sweep.results, 'write', lambda *_: seen.append(locks.holder(tmp_path)))
   with pytest.raises(pretraining.OutOfTime):
     pretraining.pretrained_params(settings, None, (), jax.random.key(0), folder.pretrained_directory, QUIET)
-  sweep.merge(settings, tmp_path, QUIET)
+  sweep.merge([settings], tmp_path, QUIET)
   assert [holder.startswith(HERE) for holder in seen] == [True, True]
 
 

@@ -77,7 +77,7 @@ def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -
   with jax.default_device(float64_device()):
     records = examined(problem_file.load(settings.distribution, settings.seed), settings)
   made = {'environment': environment.keep(workdir, environment.environment([float64_device()]))}
-  results.write(workdir, settings, [record | made for record in records])
+  results.write(workdir, [(settings, [record | made for record in records])])
 
 
 def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:

@@ -1,0 +1,93 @@
+"""Folders that are written whole or not at all, and what is read of them without trust."""
+
+from collections.abc import Iterator
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import textwrap
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from hmm_jax.distributions.files import open_regular
+
+Path = str | pathlib.Path
+# Bytes of a file of JSON, and of arrays: a model of 17 billion float32 parameters.
+_MAX_JSON, _MAX_ARRAYS = 2**27, 2**36
+# numpy alone does not know bfloat16.
+_DTYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'BF16': jnp.bfloat16}
+
+
+@contextlib.contextmanager
+def new_folder(directory: Path) -> Iterator[pathlib.Path]:
+  """A folder beside `directory` that becomes it at the end of the block, or is removed if the block fails.
+
+  Raises ValueError if `directory` exists and is not an empty folder.
+  """
+  path = pathlib.Path(os.path.expanduser(directory))
+  if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    raise ValueError(f'{str(path)!r} exists; valid is a new or an empty folder')
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.with_name(f'.{path.name}.{os.getpid()}.partial')
+  partial.mkdir()
+  try:
+    yield partial
+    partial.replace(path)
+  except BaseException:
+    shutil.rmtree(partial)
+    raise
+
+
+def existing_folder(directory: Path) -> pathlib.Path:
+  """The path of a folder; raises FileNotFoundError if there is none."""
+  path = pathlib.Path(os.path.expanduser(directory))
+  if not path.is_dir():
+    raise FileNotFoundError(f'there is no folder {str(path)!r}')
+  return path
+
+
+def write_json(path: pathlib.Path, content: Any) -> None:
+  """Write JSON with two spaces for each level, as the other tools do."""
+  path.write_text(json.dumps(content, indent=2) + '\n')
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+  """The object of a JSON file; raises ValueError with the path if it is something else or damaged."""
+  with _readable(path), open_regular(path, _MAX_JSON) as file:
+    content = json.loads(file.read())
+    if not isinstance(content, dict):
+      raise ValueError(f'it holds a {type(content).__name__}')
+    return content
+
+
+def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
+  """Write arrays as safetensors, with the metadata by which Hugging Face knows its own."""
+  whole = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+  # safetensors writes a transposed view in memory order, and says nothing.
+  safetensors.numpy.save_file(whole, path, metadata={'format': 'pt'})
+
+
+def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """The arrays of a safetensors file; raises ValueError with the path if it is damaged or has other numbers."""
+  with _readable(path), open_regular(path, _MAX_ARRAYS) as file:
+    return {
+      name: np.frombuffer(view['data'], _DTYPES[view['dtype']]).reshape(view['shape'])
+      for name, view in safetensors.deserialize(file.read())
+    }
+
+
+@contextlib.contextmanager
+def _readable(path: pathlib.Path) -> Iterator[None]:
+  try:
+    yield
+  except OSError:
+    raise
+  # A damaged file can raise any exception.
+  except Exception as error:
+    reason = textwrap.shorten(str(error) or type(error).__name__, 300)
+    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is an intact file')

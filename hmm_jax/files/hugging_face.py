@@ -1,0 +1,192 @@
+"""Our BERT as Hugging Face's `BertForMaskedLM`, and back: its config and its arrays, without torch or transformers."""
+
+from collections.abc import Mapping
+import re
+from typing import Any
+
+from flax.traverse_util import flatten_dict, unflatten_dict
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax.models.bert import Bert, unrolled
+
+# All tokens are of one type here, whose embedding is zero.
+TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
+_WORDS = 'bert.embeddings.word_embeddings.weight'
+_OUTPUT_BIAS = 'cls.predictions.bias'
+# Their names of modules and parameters by ours. Our queries, keys and values are one matrix.
+_NAMES = {
+  'word_embedding.embedding': _WORDS,
+  'position_embedding': 'bert.embeddings.position_embeddings.weight',
+  'embedding_norm': 'bert.embeddings.LayerNorm',
+  'layers_': 'bert.encoder.layer.',
+  'attention_out': 'attention.output.dense',
+  'attention_norm': 'attention.output.LayerNorm',
+  'ffn_in': 'intermediate.dense',
+  'ffn_out': 'output.dense',
+  'ffn_norm': 'output.LayerNorm',
+  'transform_norm': 'cls.predictions.transform.LayerNorm',
+  'transform': 'cls.predictions.transform.dense',
+  'output_bias': _OUTPUT_BIAS,
+  'kernel': 'weight',
+  'scale': 'weight',
+}
+_QKV = 'query', 'key', 'value'
+# Their names of our fields, and the fields that they do not have.
+_SIZES = {
+  'num_layers': 'num_hidden_layers',
+  'width': 'hidden_size',
+  'num_heads': 'num_attention_heads',
+  'ffn_width': 'intermediate_size',
+  'max_positions': 'max_position_embeddings',
+  'dropout_rate': 'hidden_dropout_prob',
+  'init_stddev': 'initializer_range',
+}
+_OURS_ALONE = 'attention', 'scan_layers'
+# What the computation of ours may have.
+_DTYPES: dict[str, Any] = {jnp.dtype(dtype).name: dtype for dtype in (jnp.float32, jnp.bfloat16, jnp.float16)}
+# What our BERT has always, and theirs by default: a config without such a field has this value.
+_FIXED = {
+  'hidden_act': 'gelu',
+  'layer_norm_eps': 1e-12,
+  'position_embedding_type': 'absolute',
+  'is_decoder': False,
+  'add_cross_attention': False,
+  'tie_word_embeddings': True,
+}
+# Arrays that a masked language model does not read, or that are tied to others.
+_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids|cls\.predictions\.decoder')
+
+
+def config_of(bert: Bert) -> dict[str, Any]:
+  """The config of their model of the same architecture; fields that only ours has stand in its `hmm_jax`.
+
+  >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
+  >>> config_of(bert)['vocab_size']
+  5
+  """
+  return {
+    'architectures': ['BertForMaskedLM'],
+    'model_type': 'bert',
+    'vocab_size': bert.num_tokens + 1,
+    **{theirs: getattr(bert, ours) for ours, theirs in _SIZES.items()},
+    'attention_probs_dropout_prob': bert.dropout_rate,
+    'type_vocab_size': 1,
+    'pad_token_id': None,  # A padding token's embedding would get no gradient.
+    **_FIXED,
+    'hmm_jax': {'dtype': jnp.dtype(bert.dtype).name, **{name: getattr(bert, name) for name in _OURS_ALONE}},
+  }
+
+
+def bert_of(config: Mapping[str, Any]) -> Bert:
+  """The architecture of a config of `BertForMaskedLM`, trained here or elsewhere.
+
+  Raises:
+    ValueError: the first field that is missing, or that our BERT cannot follow.
+
+  >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
+  >>> bert_of(config_of(bert)) == bert
+  True
+  """
+  _check('architectures', config.get('architectures'), ['BertForMaskedLM'])
+  for name, value in _FIXED.items():
+    _check(name, config.get(name, value), value)
+  sizes = {'num_tokens': _number(config, 'vocab_size') - 1}
+  sizes |= {ours: _number(config, theirs) for ours, theirs in _SIZES.items()}
+  _check('attention_probs_dropout_prob', config.get('attention_probs_dropout_prob'), sizes['dropout_rate'])
+  # A model that was trained elsewhere has no such field.
+  own = config.get('hmm_jax', {'dtype': 'float32'})
+  try:
+    return Bert(**sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
+  except (KeyError, TypeError):
+    raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
+
+
+def _check(name: str, value: Any, valid: Any) -> None:
+  if value != valid:
+    raise ValueError(f'{name} of config.json is {value!r}; valid is {valid!r}')
+
+
+def _number(config: Mapping[str, Any], name: str) -> Any:
+  value = config.get(name)
+  # JSON has true for 1.
+  if not isinstance(value, (int, float)) or isinstance(value, bool):
+    raise ValueError(f'{name} of config.json is {value!r}; valid is a number')
+  return value
+
+
+def named(params: Any) -> dict[str, np.ndarray]:
+  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`; scanned layers apart."""
+  by_name: dict[str, np.ndarray] = {}
+  for path, leaf in flatten_dict(unrolled(params), sep='.').items():
+    # torch multiplies by the transpose.
+    values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
+    name = _theirs(path)
+    parts = zip(_QKV, np.split(values, 3)) if '.qkv.' in name else [('', values)]
+    by_name |= {name.replace('qkv', f'attention.self.{part}'): rows for part, rows in parts}
+  return by_name
+
+
+def _theirs(path: str) -> str:
+  # All names in one pass, so that none is replaced within another.
+  return re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
+
+
+def state_of(params: Any) -> dict[str, np.ndarray]:
+  """All arrays of `BertForMaskedLM`.
+
+  >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
+  >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
+  >>> state_of(params)['bert.encoder.layer.0.intermediate.dense.weight'].shape
+  (16, 8)
+  """
+  by_name = named(params)
+  return {**by_name, TOKEN_TYPES: np.zeros_like(by_name[_WORDS][:1])}
+
+
+def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict[str, Any]:
+  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`.
+
+  Token ids above `mask_id` fall by one, since here [MASK] comes last. The embedding of token type 0 is added to every
+  position.
+
+  Raises:
+    ValueError: an array is missing, unknown or of another shape.
+
+  >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
+  >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
+  >>> same = params_of(bert, state_of(params), mask_id=4)
+  >>> jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), params, same))
+  True
+  """
+  left = {name: values for name, values in state.items() if not _UNREAD.match(name)}
+  types = left.pop(TOKEN_TYPES, None)
+  unrolled = bert.clone(scan_layers=False)
+  shapes = jax.eval_shape(lambda: unrolled.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
+  flat: dict[str, np.ndarray] = {}
+  for path, shape in flatten_dict(shapes, sep='.').items():
+    name = _theirs(path)
+    names = [name.replace('qkv', f'attention.self.{part}') for part in _QKV] if '.qkv.' in name else [name]
+    missing = [name for name in names if name not in left]
+    if missing:
+      raise ValueError(f'the weights lack {missing[0]}; valid are those of a BertForMaskedLM')
+    values = np.concatenate([left.pop(name) for name in names]) if len(names) > 1 else left.pop(name)
+    values = values.T if path.endswith('kernel') else values
+    if values.shape != shape.shape:
+      raise ValueError(f'{names[0]} has shape {values.shape}, by our axes; valid by config.json is {shape.shape}')
+    flat[path] = np.ascontiguousarray(values)
+  if left:
+    raise ValueError(f'the weights have {min(left)}; valid are those of a BertForMaskedLM')
+  order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
+  for path in ('word_embedding.embedding', 'output_bias'):
+    flat[path] = flat[path][order]
+  if types is not None and types[0].any():
+    flat['position_embedding'] = flat['position_embedding'] + types[0]
+  return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')
+
+
+def _scanned(params: dict[str, Any], bert: Bert) -> dict[str, Any]:
+  """The tree with all layers but the last behind one axis."""
+  *first, last = (params.pop(f'layers_{layer}') for layer in range(bert.num_layers))
+  return {**params, 'scanned': jax.tree.map(lambda *leaves: np.stack(leaves)[:-1], *first, last), 'last': last}

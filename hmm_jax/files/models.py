@@ -1,0 +1,152 @@
+"""A model in a folder that `transformers.AutoModelForMaskedLM.from_pretrained` opens, with its distribution."""
+
+import pathlib
+from typing import Any
+
+import jax
+
+from hmm_jax._support import arguments, float64
+from hmm_jax.distributions.files import load_distribution, save_distribution
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.files import folders, hugging_face
+from hmm_jax.files.folders import Path
+from hmm_jax.models.bert import BertModel
+from hmm_jax.models.model import ExactModel, MaskedLM
+
+_MASK = '[MASK]'
+_CARD = """---
+library_name: transformers
+---
+{card}
+A masked language model on token ids: tokens "0" to "{last}" are the vocabulary, {mask} is id {num_tokens}.
+`hmm_jax.load` returns it with the distribution in `distribution.json`, if there is one.
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+model, tokenizer = AutoModelForMaskedLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
+logits = model(**tokenizer('{mask} 0 1', return_tensors='pt')).logits[..., :{num_tokens}]  # {mask} is no target
+from peft import PeftModel  # a prompt that was saved beside: its P rows come first in the output
+prompted = PeftModel.from_pretrained(model, 'the folder of the prompt')
+from transformer_lens.model_bridge import TransformerBridge
+bridge = TransformerBridge.boot_transformers(directory, hf_model=model, tokenizer=tokenizer)
+```
+"""
+
+
+def save(
+  directory: Path, model: MaskedLM, params: Any, distribution: HMM | MemoryHMM | None = None, card: str = ''
+) -> None:
+  """Write a model to a new folder, which Hugging Face's transformers, PEFT and TransformerLens open.
+
+  A BERT becomes a `BertForMaskedLM` (`config.json`, `model.safetensors`) with a tokenizer of words "0", "1", ... and
+  [MASK]. An exact model becomes its distribution.
+
+  Args:
+    directory: a new or an empty folder; it is written whole or not at all.
+    model: a `BertModel` or an `ExactModel`.
+    params: its parameters.
+    distribution: what it was pretrained on, for `distribution.json`.
+    card: text for the folder's README.md, in front of how to open it.
+
+  Raises:
+    ValueError: the model is of another class, the parameters do not fit it, or the folder is not empty.
+    OSError: the folder cannot be written.
+
+  >>> import tempfile, jax.numpy as jnp, hmm_jax as hj
+  >>> bert = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
+  >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   save(f'{folder}/model', hj.BertModel(bert), params)
+  ...   model, same, distribution = load(f'{folder}/model')
+  >>> model == hj.BertModel(bert), distribution
+  (True, None)
+  """
+  if isinstance(model, ExactModel):
+    distribution = params
+  elif not isinstance(model, BertModel):
+    raise ValueError(f'model is a {type(model).__name__}; valid are a BertModel and an ExactModel')
+  if distribution is not None:
+    arguments.check_vocabulary(model, distribution)
+  with folders.new_folder(directory) as folder:
+    if distribution is not None:
+      save_distribution(folder / 'distribution.json', distribution)
+    if isinstance(model, BertModel):
+      _write_bert(folder, model, params)
+    names = dict(card=card, mask=_MASK, num_tokens=model.num_tokens, last=model.num_tokens - 1)
+    (folder / 'README.md').write_text(_CARD.format(**names) if isinstance(model, BertModel) else card)
+
+
+def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
+  state = hugging_face.state_of(jax.device_get(params))
+  # Also refuses parameters of another shape.
+  hugging_face.params_of(model.bert, state, model.num_tokens)
+  folders.write_arrays(folder / 'model.safetensors', state)
+  folders.write_json(folder / 'config.json', hugging_face.config_of(model.bert))
+  folders.write_json(folder / 'tokenizer.json', _tokenizer(model.num_tokens))
+  # Without these fields, AutoTokenizer makes a tokenizer that adds [CLS] and [SEP].
+  of_class = {'tokenizer_class': 'PreTrainedTokenizerFast', 'mask_token': _MASK}
+  folders.write_json(folder / 'tokenizer_config.json', {**of_class, 'model_max_length': model.bert.max_positions})
+
+
+def _tokenizer(num_tokens: int) -> dict[str, Any]:
+  """Words between white space; a word that is no token is an error, since nothing stands for it."""
+  mask = {'id': num_tokens, 'content': _MASK, 'special': True}
+  flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
+  vocabulary = {**{str(token): token for token in range(num_tokens)}, _MASK: num_tokens}
+  return {
+    'version': '1.0',
+    'truncation': None,
+    'padding': None,
+    'added_tokens': [{**mask, **flags}],
+    'normalizer': None,
+    'pre_tokenizer': {'type': 'WhitespaceSplit'},
+    'post_processor': None,
+    'decoder': None,
+    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': '[UNK]'},
+  }
+
+
+def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
+  """The model of a folder, its parameters, and the distribution it was pretrained on or None.
+
+  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if that holds each number. A
+  `BertForMaskedLM` that was trained elsewhere is read too. The embedding of its first token type is added to the
+  positions. If its [MASK], by the tokenizer, is not the last token, the ids above it fall by one. Without a tokenizer
+  the last token is taken for [MASK].
+
+  Raises:
+    ValueError: one sentence with the file or the field that is missing, damaged or of another architecture.
+    OSError: there is no such folder, or a file cannot be opened.
+
+  >>> import tempfile, hmm_jax as hj
+  >>> from hmm_jax.distributions import processes
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   save(f'{folder}/exact', hj.ExactModel(num_tokens=6), processes.dishonest_casino())
+  ...   model, hmm, _ = load(f'{folder}/exact')
+  >>> model, hmm.num_states
+  (ExactModel(num_tokens=6), 2)
+  """
+  folder = folders.existing_folder(directory)
+  path = folder / 'distribution.json'
+  distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
+  if distribution is not None and not (folder / 'config.json').exists():
+    return ExactModel(distribution.num_tokens), distribution, distribution
+  bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
+  state = folders.read_arrays(folder / 'model.safetensors')
+  return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens)), distribution
+
+
+def _mask_id(folder: pathlib.Path, last: int) -> int:
+  """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
+  if (folder / 'tokenizer.json').exists():
+    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens', [])
+    vocabulary = {token['content']: token['id'] for token in added}
+  elif (folder / 'vocab.txt').exists():
+    vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
+  else:
+    return last
+  mask_id = vocabulary.get(_MASK)
+  if mask_id is None or not 0 <= mask_id <= last:
+    raise ValueError(f'the id of {_MASK} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
+  return mask_id

@@ -1,0 +1,82 @@
+"""A tuned prompt as a PEFT adapter, with its head and its model beside it."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from hmm_jax.files import folders, models
+from hmm_jax.files.folders import Path
+from hmm_jax.models.bert import BertModel
+from hmm_jax.tuning import heads
+from hmm_jax.tuning.tuner import Prompt, Tuner
+
+# The folder of the frozen model, inside that of the prompt.
+_MODEL = 'model'
+_HEADS: dict[str, Any] = {kind.__name__: kind for kind in (heads.Linear, heads.Attention, heads.OfficialAttention)}
+_PROMPT = 'prompt_embeddings'
+
+
+def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, Any], accuracy: float) -> None:
+  """Write what was tuned for one task: `model` by `models.save`, the prompt [P, E] as a PEFT adapter, and the head.
+
+  Raises ValueError for another tuner than a head with or without a prompt, a head of another class, or a folder that is
+  not empty; OSError if it cannot be written.
+  """
+  head: Any = tuner.head
+  prompt, parameters = tuner.prompt, trainable['head']
+  if type(head) not in _HEADS.values() or tuner.probes or tuner.finetunes or tuner.model is None:
+    raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}, on the output of a frozen model')
+  with folders.new_folder(directory) as folder:
+    models.save(folder / _MODEL, tuner.model, params)
+    fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy}
+    folders.write_json(folder / 'head.json', {**fields, 'prompt': prompt and dataclasses.asdict(prompt)})
+    folders.write_arrays(folder / 'head.safetensors', dict(zip(_names(parameters), jax.tree.leaves(parameters))))
+    if prompt is not None:
+      folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
+      if isinstance(tuner.model, BertModel):
+        folders.write_json(folder / 'adapter_config.json', _adapter(tuner.model, prompt.length))
+
+
+def _adapter(model: BertModel, length: int) -> dict[str, Any]:
+  """PEFT has no task of masked prediction; that of features leaves the model's own output as it is."""
+  return {
+    'peft_type': 'PROMPT_TUNING',
+    'task_type': 'FEATURE_EXTRACTION',
+    'base_model_name_or_path': _MODEL,
+    'inference_mode': True,
+    'num_virtual_tokens': length,
+    'token_dim': model.bert.width,
+    'num_transformer_submodules': 1,
+    'num_attention_heads': model.bert.num_heads,
+    'num_layers': model.bert.num_layers,
+    'prompt_tuning_init': 'RANDOM',
+  }
+
+
+def _names(tree: Any) -> list[str]:
+  """The names of the leaves, such as 'linear.weights', in their order."""
+  return [jax.tree_util.keystr(path, simple=True, separator='.') for path, _ in jax.tree.leaves_with_path(tree)]
+
+
+def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
+  """Read a folder of `save_tuned`: the tuner, the model's parameters, the trained tree and the accuracy.
+
+  Raises ValueError with the file that is missing parts or damaged; OSError if there is no such folder or file.
+  """
+  folder = folders.existing_folder(directory)
+  model, params, _ = models.load(folder / _MODEL)
+  content, arrays = folders.read_json(folder / 'head.json'), folders.read_arrays(folder / 'head.safetensors')
+  try:
+    head = _HEADS[content['head']](**content['fields'])
+    prompt = content['prompt'] and Prompt(**content['prompt'])
+    accuracy = float(content['accuracy'])
+    # Names and order depend on no size.
+    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, 0, 1))
+    trainable = {'head': jax.tree.unflatten(jax.tree.structure(shapes), [arrays[name] for name in _names(shapes)])}
+  except (KeyError, TypeError) as error:
+    raise ValueError(f'the head in {str(folder)!r} lacks or does not know {error}; valid is a folder of `Tuned.save`')
+  if prompt:
+    trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
+  return Tuner(model, head, prompt), params, trainable, accuracy

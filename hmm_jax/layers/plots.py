@@ -1,0 +1,75 @@
+"""Pictures of belief states. matplotlib is imported when a picture is drawn."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hmm_jax._support.arguments import converted
+
+_CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+# Markers and dashes, so that lines differ in print without colour.
+_MARKERS, _DASHES = 'os^Dv', ('-', '--', '-.', ':', '-')
+
+
+@converted
+def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None) -> Any:
+  """Draw laws of three states as points of a triangle, state 0 left, 1 right, 2 on top; return the axes.
+
+  The beliefs of a process over all its texts are its mixed-state presentation, for mess3 a fractal (Shai et al. 2024).
+
+  Args:
+    beliefs: [n, 3]; rows sum to 1. An affine probe's rows may lie outside of the triangle.
+    values: colours: numbers [n], or exact beliefs [n, 3] that mix red, green and blue; None for `beliefs` themselves.
+    ax: matplotlib axes; new ones if None.
+
+  Raises:
+    ValueError: a shape is wrong.
+
+  >>> import matplotlib; matplotlib.use('agg')
+  >>> simplex(np.eye(3)).collections[0].get_offsets().round(2).tolist()
+  [[0.0, 0.0], [1.0, 0.0], [0.5, 0.87]]
+  """
+  beliefs, colours = np.asarray(beliefs), np.asarray(beliefs if values is None else values)
+  if beliefs.ndim != 2 or beliefs.shape[1] != 3:
+    raise ValueError(f'beliefs have shape {beliefs.shape}; valid is [n, 3], of three states')
+  ax = ax or _new_axes()
+  ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8)
+  ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)
+  ax.axis('off')
+  ax.set_aspect('equal')
+  return ax
+
+
+def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
+  """Draw a number against the layer, one line for each model, beside controls without layers; return the axes.
+
+  Args:
+    table: by name, for a model a mapping from layer to its number, such as an R^2, for a control its number. A number
+      may be a pair, (mean, half of its interval): then the interval is a bar or a band.
+    ax: matplotlib axes; new ones if None.
+
+  >>> import matplotlib; matplotlib.use('agg')
+  >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': (0.8, 0.1)}, 'untrained': {'layer_1': 0.2}, 'table': 0.3})
+  >>> sorted(text.get_text() for text in ax.get_legend().get_texts())
+  ['table', 'trained', 'untrained']
+  """
+  ax = ax or _new_axes()
+  for number, (name, values) in enumerate(table.items()):
+    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 5])
+    if isinstance(values, Mapping):
+      means, halves = np.transpose([np.append(value, 0)[:2] for value in values.values()])
+      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 5], **style)
+    else:
+      mean, half = np.append(values, 0)[:2]
+      ax.axhline(mean, **style)
+      ax.axhspan(mean - half, mean + half, color=style['color'], alpha=0.15)
+  ax.legend()
+  return ax
+
+
+def _new_axes() -> Any:
+  import matplotlib.pyplot as plt
+
+  return plt.subplots()[1]

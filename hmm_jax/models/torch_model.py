@@ -1,0 +1,140 @@
+"""A frozen torch module as a `MaskedLM`: JAX calls it, and its gradient in the embeddings, through callbacks."""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+from typing import Any, TYPE_CHECKING
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax.models.model import at_positions, MaskedLM, Positions
+
+if TYPE_CHECKING:
+  import torch
+
+
+def from_torch(
+  module: Any,
+  num_tokens: int,
+  embed: 'Callable[[torch.Tensor], torch.Tensor] | None' = None,
+  predict: 'Callable[[torch.Tensor], torch.Tensor] | None' = None,
+) -> 'TorchModel':
+  """A torch module, frozen and in evaluation mode, as the model that heads, prompts and probes are tuned on.
+
+  Its parameters stay in torch, so that JAX's are `()`: `hj.tune(model, (), hmm, task)`. The module runs on its own
+  device in float32; every call crosses from JAX to torch and back.
+
+  Args:
+    module: any; without `embed` and `predict` a masked language model of Hugging Face's transformers.
+    num_tokens: V. Ids 0 to V - 1 are the vocabulary, and [MASK] is id V.
+    embed: from ids [B, T] to embeddings [B, T, E]; the module's `get_input_embeddings()` if None.
+    predict: from embeddings [B, T, E] to probabilities [B, T, V]; if None the softmax of the first V of the module's
+      `logits` for `inputs_embeds`.
+
+  Raises:
+    ImportError: torch is not installed.
+    ValueError: `embed` or `predict` returns another shape for a text of one token.
+
+  Example, a unigram model of three tokens:
+
+    >>> import pytest
+    >>> torch = pytest.importorskip('torch')
+    >>> module = torch.nn.Linear(3, 3)
+    >>> uniform = lambda x: torch.full(x.shape, 1 / 3) + 0 * x
+    >>> model = from_torch(module, 3, embed=lambda ids: torch.eye(4)[ids][..., :3], predict=uniform)
+    >>> print(model.predict((), model.embed((), jnp.array([3, 1]))).round(2))
+    [[0.33 0.33 0.33]
+     [0.33 0.33 0.33]]
+  """
+  import torch
+
+  module.eval().requires_grad_(False)
+  words = embed or module.get_input_embeddings()
+  probs = predict or (lambda embeddings: module(inputs_embeds=embeddings).logits[..., :num_tokens].softmax(-1))
+  embeddings = words(torch.zeros((1, 1), dtype=torch.int64))
+  for name, output, width in (('embed', embeddings, None), ('predict', probs(embeddings), num_tokens)):
+    if output.ndim != 3 or output.shape[:2] != (1, 1) or width not in (None, output.shape[-1]):
+      raise ValueError(f'{name} returns shape {tuple(output.shape)} for one token; valid is (1, 1, {width or "E"})')
+  return TorchModel(num_tokens, embeddings.shape[-1], words, probs)
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchModel(MaskedLM):
+  """A model that torch computes, made by `from_torch`.
+
+  Attributes:
+    num_tokens: V.
+    width: E.
+    words: torch's embeddings of ids.
+    probs: torch's probabilities of embeddings.
+  """
+
+  num_tokens: int
+  width: int
+  words: Callable[[Any], Any]
+  probs: Callable[[Any], Any]
+
+  name = 'torch'
+
+  def embed(self, params: Any, tokens: Array) -> Array:
+    del params
+    return _call(self._embed, (*tokens.shape, self.width), tokens)
+
+  def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
+    del params
+    return at_positions(_probs(self, embeddings), positions)
+
+  def _embed(self, tokens: np.ndarray) -> np.ndarray:
+    import torch
+
+    with torch.no_grad():
+      return self.words(torch.tensor(tokens, dtype=torch.int64)).numpy(force=True)
+
+  def _predict(self, embeddings: np.ndarray) -> np.ndarray:
+    import torch
+
+    with torch.no_grad():
+      return self.probs(torch.tensor(embeddings)).numpy(force=True)
+
+  def _pull_back(self, embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """The slopes [B, T, E] of the embeddings, from those [B, T, V] of the probabilities."""
+    import torch
+
+    leaf = torch.tensor(embeddings, requires_grad=True)
+    (slope,) = torch.autograd.grad(self.probs(leaf), leaf, torch.tensor(slopes))
+    return slope.numpy(force=True)
+
+
+def _call(function: Callable[..., np.ndarray], shape: tuple[int, ...], *arrays: Array) -> Array:
+  """Call torch with arrays [..., T, ...] as [B, T, ...]; the result has this shape and is float32."""
+  num_batch = len(shape) - 2
+
+  def flat(*arrays: Any) -> np.ndarray:
+    # vmap adds axes in front.
+    extra = np.ndim(arrays[0]) - arrays_ndim
+    lead = np.shape(arrays[0])[: num_batch + extra]
+    rows = (np.asarray(x).reshape(-1, *np.shape(x)[num_batch + extra :]) for x in arrays)
+    result = function(*rows)
+    return result.reshape(*lead, *result.shape[1:]).astype(np.float32)
+
+  arrays_ndim = arrays[0].ndim
+  return jax.pure_callback(flat, jax.ShapeDtypeStruct(shape, jnp.float32), *arrays, vmap_method='broadcast_all')
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _probs(model: TorchModel, embeddings: Array) -> Array:
+  return _call(model._predict, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
+
+
+def _forward(model: TorchModel, embeddings: Array) -> tuple[Array, Array]:
+  return _probs(model, embeddings), embeddings
+
+
+def _backward(model: TorchModel, embeddings: Array, slopes: Array) -> tuple[Array]:
+  return (_call(model._pull_back, embeddings.shape, embeddings.astype(jnp.float32), slopes),)
+
+
+_probs.defvjp(_forward, _backward)

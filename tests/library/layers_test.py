@@ -1,0 +1,198 @@
+"""Activations, patches and probes: known exactly on the exact model, and by formulas where the truth is planted."""
+
+from bert_cases import random_params, SMALLEST
+from hmm_cases import float32_hmm
+import jax
+import matplotlib
+import numpy as np
+from oracles import log_space_posterior, rows_of
+import pytest
+import scipy.special
+import scipy.stats
+
+import hmm_jax as hj
+from hmm_jax.models.model import representation
+from hmm_jax.tuning import token_readers
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+H, V, T = 3, SMALLEST.num_tokens, 5
+RNG = np.random.default_rng(0)
+TOKENS = RNG.integers(V + 1, size=(6, T))
+BERT = SMALLEST.clone(num_layers=2)
+PARAMS = random_params(BERT)
+MODEL = hj.BertModel(BERT)
+HMM, EXACT = float32_hmm(0, H, V), hj.ExactModel(V)
+KEY = jax.random.key(0)
+BELIEFS = RNG.dirichlet(np.ones(H), 20_000)
+
+
+@pytest.fixture(scope='module')
+def streams():
+  return hj.activations(MODEL, PARAMS, TOKENS)
+
+
+def test_layers_are_named_and_the_last_is_the_representation(streams):
+  """One text gives what it gives among others, and the names asked for are those returned."""
+  assert list(streams) == ['embeddings', 'layer_1', 'layer_2']
+  np.testing.assert_array_equal(streams['layer_2'], representation(MODEL, PARAMS, TOKENS))
+  (name, alone), *rest = hj.activations(MODEL, PARAMS, TOKENS[1], ['layer_1']).items()
+  assert name == 'layer_1' and not rest
+  np.testing.assert_allclose(alone, streams['layer_1'][1], atol=1e-5)
+
+
+def test_scanned_layers_have_the_same_activations(streams):
+  first, last = PARAMS['layers_0'], PARAMS['layers_1']
+  others = {name: leaf for name, leaf in PARAMS.items() if not name.startswith('layers')}
+  params = others | {'scanned': jax.tree.map(lambda leaf: leaf[None], first), 'last': last}
+  scanned = hj.activations(hj.BertModel(BERT.clone(scan_layers=True)), params, TOKENS)
+  jax.tree.map(np.testing.assert_array_equal, scanned, streams)
+
+
+def test_attention_weighs_the_values_of_a_layer():
+  """Weights sum to 1 over the last axis, and follow the order of positions: swapped texts swap both axes.
+
+  Without position embeddings a permuted text has permuted weights.
+  """
+  params = PARAMS | {'position_embedding': 0 * PARAMS['position_embedding']}
+  weights = hj.attention_patterns(MODEL, params, TOKENS[0])
+  assert weights.shape == (2, BERT.num_heads, T, T)
+  np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+  order = RNG.permutation(T)
+  permuted = hj.attention_patterns(MODEL, params, TOKENS[0][order])
+  np.testing.assert_allclose(permuted, weights[:, :, order][..., order], atol=1e-5)
+
+
+def test_the_exact_model_decodes_whatever_belief_it_is_given():
+  """Its activations are the beliefs: an affine probe of them has R^2 1, and every patch gives the patched belief's law.
+
+  Beliefs of a float64 distribution come in float64. A prompt comes before the text.
+  """
+  wide = jax.tree.map(np.float64, HMM)
+  beliefs = hj.activations(EXACT, wide, TOKENS)['beliefs']
+  assert beliefs.dtype == np.float64
+  assert hj.probe(beliefs, beliefs @ RNG.normal(size=(H, 2)), KEY).r_squared == pytest.approx(1, abs=1e-9)
+  swapped = hj.with_activations(EXACT, HMM, TOKENS, {'beliefs': beliefs[::-1]})
+  np.testing.assert_allclose(swapped, beliefs[::-1] @ wide.emission_matrix, atol=1e-6)
+  prompt = np.float32([[1, 0, 0.5]])
+  prompted = hj.activations(EXACT, HMM, TOKENS, prompt=prompt)['beliefs']
+  rows = np.concatenate([np.broadcast_to(prompt, (len(TOKENS), 1, H)), rows_of(HMM, TOKENS)], axis=1)
+  np.testing.assert_allclose(prompted, log_space_posterior(HMM, rows).leave_one_out_probs, atol=1e-5)
+
+
+def test_patches_of_bert(streams):
+  """The identity changes no bit, another context's layer gives its prediction, and later layers read a patch."""
+  expected = hj.token_probs(MODEL, PARAMS, TOKENS)
+  patched = lambda replace, **options: hj.with_activations(MODEL, PARAMS, TOKENS, replace, **options)
+  np.testing.assert_array_equal(patched(dict.fromkeys(streams, lambda x: x)), expected)
+  swapped = patched({'layer_1': streams['layer_1'][::-1]}, positions=np.array([2]))
+  np.testing.assert_allclose(swapped, expected[::-1, [2]], atol=1e-5)
+  elsewhere = patched({'layer_1': lambda x: x.at[:, 0].set(0)}, positions=np.array([2]))
+  assert np.abs(elsewhere - expected[:, [2]]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+  ('call', 'message'),
+  [
+    (lambda: hj.activations(MODEL, PARAMS, TOKENS, ['layer_3']), "layers has 'layer_3'; valid are 'embeddings', "),
+    (lambda: hj.attention_patterns(EXACT, HMM, TOKENS), "layers has 'attention'; valid are 'beliefs'"),
+    (lambda: hj.with_activations(EXACT, HMM, TOKENS, {'layer_1': 0}), "replace has 'layer_1'; valid are 'beliefs'"),
+    (
+      lambda: hj.with_activations(EXACT, HMM, TOKENS, {'beliefs': np.ones(2)}),
+      r"replace\['beliefs'\] has shape \(2,\)",
+    ),
+    (
+      lambda: hj.probe(BELIEFS, BELIEFS, KEY, kind='linear'),
+      "kind is 'linear'; valid are 'affine', 'softmax', 'table'",
+    ),
+    (lambda: hj.probe(BELIEFS, BELIEFS[:5], KEY), r'targets have shape \(5, 3\)'),
+    (lambda: hj.probe(BELIEFS, 2 * BELIEFS, KEY, kind='softmax'), 'targets have .* sum'),
+    (lambda: hj.probe(BELIEFS, BELIEFS, KEY, kind='table'), 'features are of type float64'),
+    (lambda: hj.probe(BELIEFS[:2], BELIEFS[:2], KEY), 'splits are .* of 2 texts'),
+    (lambda: hj.probe(np.nan * BELIEFS, BELIEFS, KEY), 'features or targets have an entry that is not finite'),
+    (lambda: hj.plots.simplex(np.ones((5, 4))), r'beliefs have shape \(5, 4\)'),
+  ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+  with pytest.raises(ValueError, match=f'^{message}'):
+    call()
+
+
+def test_a_model_with_a_representation_alone_offers_it_and_refuses_a_patch():
+  class Own(type(EXACT)):
+    predict_visiting = hj.MaskedLM.predict_visiting
+
+  own = Own(V)
+  assert list(hj.activations(own, HMM, TOKENS)) == ['representation']
+  with pytest.raises(ValueError, match='predict_visiting'):
+    hj.with_activations(own, HMM, TOKENS, {'representation': 0})
+
+
+def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
+  """Of x = b E + noise of variance s^2 the best affine map leaves tr(S - S E (E^T S E + s^2)^-1 E^T S) of tr S."""
+  embedding, noise = RNG.normal(size=(H, 4)), 0.3
+  features = BELIEFS @ embedding + noise * RNG.normal(size=(len(BELIEFS), 4))
+  cov = np.cov(BELIEFS.T)
+  explained = cov @ embedding @ np.linalg.solve(embedding.T @ cov @ embedding + noise**2 * np.eye(4), embedding.T @ cov)
+  found = hj.probe(features, BELIEFS, KEY)
+  assert found.r_squared == pytest.approx(np.trace(explained) / np.trace(cov), abs=0.02)
+  assert np.isnan(found.kl) and np.isnan(hj.probe(features, np.ones((len(features), 1)), KEY).r_squared)
+
+
+@pytest.mark.parametrize('kind', ['affine', 'softmax'])
+def test_shuffled_beliefs_have_no_r_squared(kind):
+  """Over 8 shuffles the t interval of R^2 holds 0, or it is below by what fitting 6 numbers to 300 rows costs."""
+  beliefs = BELIEFS[:500]
+  found = [
+    hj.probe(beliefs[:, :2], beliefs, key, kind=kind, shuffled=True).r_squared for key in jax.random.split(KEY, 8)
+  ]
+  half = scipy.stats.sem(found) * scipy.stats.t.ppf(0.975, 7)
+  assert np.mean(found) - half < 0 < np.mean(found) + half + 6 / 300
+
+
+def test_a_softmax_probe_recovers_planted_parameters():
+  """Up to the mean over classes, which changes no probability; rows that `where` leaves out do not count."""
+  weights, bias = RNG.normal(size=(2, H)), RNG.normal(size=H)
+  features = RNG.normal(size=(100, 4, 2)) * [1, 10] + 3
+  targets = scipy.special.softmax(features @ weights + bias, axis=-1)
+  where = RNG.random((100, 4)) < 0.5
+  targets[~where] = RNG.dirichlet(np.ones(H), (~where).sum())
+  found = hj.probe(features, targets, KEY, kind='softmax', where=where)
+  centred = lambda rows: rows - rows.mean(-1, keepdims=True)
+  np.testing.assert_allclose(found.fitted[0], centred(weights), atol=1e-3)
+  np.testing.assert_allclose(found.fitted[1], centred(bias), atol=1e-2)
+  assert 0 <= found.kl < 1e-6
+  np.testing.assert_allclose(found(features)[where], targets[where], atol=1e-3)
+
+
+def test_a_table_is_a_reader_without_a_model():
+  """Beliefs that two tokens decide: the table of three tokens is exact, the one-hot window is affine and is not."""
+  tokens = RNG.integers(V, size=(2000, 3))
+  targets = np.eye(V)[(tokens[:, 1] + tokens[:, 2]) % V]
+  around = token_readers.tokens_around(tokens, V, 1)[:, 2]
+  assert around[:, 0].tolist() == tokens[:, 2].tolist() and (around[:, 1] == V + 1).all()
+  table = hj.probe(around, targets, KEY, kind='table')
+  assert table.r_squared > 0.999 and table.kl < 0.01
+  window = token_readers.one_hot_window(tokens, V, 1)[:, 2]
+  assert hj.probe(window, targets, KEY).r_squared < 0.1
+
+
+def test_means_of_a_table_shrink_to_those_of_shorter_sequences():
+  """By hand: M_0 = mean of all; two share one token, one shares two; a third token that all share changes nothing."""
+  train, targets, prior = np.array([[0, 0, 7], [0, 1, 7], [1, 1, 7]]), np.array([[0.0], [3.0], [6.0]]), 2.0
+  first = (3 + prior * 3) / (2 + prior)
+  expected = [(3 + prior * first) / (1 + prior), first, 3]
+  found = token_readers.table_means(train, targets, np.array([[0, 1, 7], [0, 2, 7], [2, 2, 7]]), prior=prior)
+  np.testing.assert_allclose(found.ravel(), expected)
+
+
+def test_pictures_show_the_numbers():
+  """Beliefs lie at their barycentric places; a pair's second number is the half-width of a bar, or of a band."""
+  matplotlib.use('agg')
+  ax = hj.plots.simplex([[1 / 3, 1 / 3, 1 / 3], [0, 0.5, 0.5]], values=[0.0, 1.0])
+  np.testing.assert_allclose(ax.collections[0].get_offsets(), [[0.5, 0.75**0.5 / 3], [0.75, 0.75**0.5 / 2]])
+  ax = hj.plots.layers({'bert': {'embeddings': 0.5, 'layer_1': (0.8, 0.1)}, 'table': (0.3, 0.2)})
+  (bars,) = ax.containers
+  np.testing.assert_allclose(bars.lines[0].get_ydata(), [0.5, 0.8])
+  np.testing.assert_allclose(np.array(bars.lines[2][0].get_segments())[1, :, 1], [0.7, 0.9])
+  np.testing.assert_allclose(ax.patches[0].get_bbox().intervaly, [0.1, 0.5])

@@ -1,0 +1,196 @@
+"""Models and tuned prompts in folders: what comes back, what is refused, and what Hugging Face and PEFT open."""
+
+import dataclasses
+import json
+
+from bert_cases import random_params
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import hmm_jax as hj
+from hmm_jax.tuning.heads import OfficialAttention
+from hmm_jax.tuning.tuner import Prompt, Tuner
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+BERT = hj.Bert(num_tokens=7, num_layers=2, width=12, num_heads=3, ffn_width=20, max_positions=14, dropout_rate=0.1)
+MODEL, PARAMS = hj.BertModel(BERT), random_params(BERT)
+TOKENS = np.random.default_rng(0).integers(0, 7, (100, 5))
+TOKENS[:, 0] = 7
+WEIGHTS = 'model.safetensors'
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """A folder with MODEL."""
+  hj.save(tmp_path / 'model', MODEL, PARAMS)
+  return tmp_path / 'model'
+
+
+def equal_bits(ours, theirs):
+  same = lambda x, y: x.dtype == y.dtype and x.shape == y.shape and np.asarray(x).tobytes() == np.asarray(y).tobytes()
+  return jax.tree.all(jax.tree.map(same, ours, theirs))
+
+
+@pytest.mark.parametrize('dtype', (jnp.float32, jnp.bfloat16))
+@pytest.mark.parametrize(('num_layers', 'scan_layers'), ((1, False), (1, True), (3, True), (6, False)))
+def test_a_model_comes_back_to_the_bit(num_layers, scan_layers, dtype, tmp_path):
+  bert = BERT.clone(num_layers=num_layers, scan_layers=scan_layers, dtype=dtype)
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), random_params(bert))
+  hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7)
+  hj.save(tmp_path / 'model', hj.BertModel(bert), params, hmm, card='# mine')
+  model, same, distribution = hj.load(tmp_path / 'model')
+  assert model == hj.BertModel(bert) and equal_bits(params, same) and equal_bits(hmm, distribution)
+  assert '# mine' in (tmp_path / 'model/README.md').read_text()
+
+
+def test_an_exact_model_is_its_distribution(tmp_path):
+  memory = hj.random_memory_hmm(jax.random.key(0), memory_size=2, num_cells=2, num_states=4, num_tokens=4)
+  hj.save(tmp_path / 'exact', hj.ExactModel(4), memory)
+  model, params, distribution = hj.load(tmp_path / 'exact')
+  assert model == hj.ExactModel(4) and equal_bits(memory, params) and distribution is params
+
+
+def tuned(head, prompt=None):
+  """A `Tuned` of random numbers on the exact model."""
+  hmm, tuner = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7), Tuner(hj.ExactModel(7), head, prompt)
+  parameters = {'head': head.init(jax.random.key(1), 7, 2, 5)}
+  if prompt:
+    parameters['prompt'] = prompt.init(jax.random.key(2), tuner.model, hmm)
+  return hj.Tuned(jax.tree.map(lambda x: np.asarray(x)[None], parameters), 0.75, tuner, hmm)
+
+
+@pytest.mark.parametrize('prompt', (None, Prompt(length=2, scale=0.5)))
+@pytest.mark.parametrize('head', (hj.Linear(2), hj.Attention(2, 3, 4, temperature=1.0), OfficialAttention(2)))
+def test_a_tuned_prompt_and_head_come_back_to_the_bit(head, prompt, tmp_path):
+  before = tuned(head, prompt)
+  before.save(tmp_path / 'tuned')
+  after = hj.load_tuned(tmp_path / 'tuned')
+  assert (after.tuner, after.accuracy) == (before.tuner, before.accuracy)
+  assert equal_bits((before.trainable, before.params), (after.trainable, after.params))
+
+
+def test_a_mask_elsewhere_and_token_types_are_folded_in(folder):
+  """[MASK] with id 2 moves to the end with its output, and the first token type is part of every position."""
+  state, types = load_file(folder / WEIGHTS), np.full((2, 12), [[0.25], [9]], np.float32)
+  order = [0, 1, 7, 2, 3, 4, 5, 6]
+  for name in ('bert.embeddings.word_embeddings.weight', 'cls.predictions.bias'):
+    state[name] = state[name][order]
+  state['bert.embeddings.position_embeddings.weight'] -= types[0]
+  extra = {'bert.pooler.dense.weight': types, 'cls.predictions.decoder.bias': state['cls.predictions.bias']}
+  save_file(state | extra | {'bert.embeddings.token_type_embeddings.weight': types}, folder / WEIGHTS)
+  edited(folder / 'tokenizer.json', added_tokens=[{'id': 2, 'content': '[MASK]'}])
+  _, params, _ = hj.load(folder)
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), params, PARAMS)
+  (folder / 'tokenizer.json').unlink()
+  (folder / 'vocab.txt').write_text('\n'.join('01[23456').replace('[', '[MASK]'))
+  assert equal_bits(hj.load(folder)[1], params)
+
+
+def edited(path, **fields):
+  path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+  ('fields', 'sentence'),
+  (
+    ({'architectures': ['GPT2LMHeadModel']}, r"architectures .*'GPT2LMHeadModel'.*; valid is \['BertForMaskedLM'\]"),
+    ({'hidden_act': 'relu'}, "hidden_act of config.json is 'relu'; valid is 'gelu'"),
+    ({'hidden_size': '12'}, "hidden_size of config.json is '12'; valid is a number"),
+    ({'hidden_size': 24}, 'has shape .*; valid by config.json'),
+    ({'attention_probs_dropout_prob': 0.5}, 'attention_probs_dropout_prob of config.json is 0.5; valid is 0.1'),
+    ({'num_hidden_layers': 1}, 'the weights have bert.encoder.layer.1'),
+    ({'num_hidden_layers': 3}, 'the weights lack bert.encoder.layer.2'),
+    ({'hmm_jax': {'dtype': 'int8'}}, 'hmm_jax of config.json'),
+  ),
+)
+def test_another_architecture_is_refused_by_its_field(fields, sentence, folder):
+  edited(folder / 'config.json', **fields)
+  with pytest.raises(ValueError, match=sentence):
+    hj.load(folder)
+
+
+@pytest.mark.parametrize('name', (WEIGHTS, 'config.json', 'tokenizer.json'))
+def test_a_truncated_file_is_refused_by_its_path(name, folder):
+  content = (folder / name).read_bytes()
+  (folder / name).write_bytes(content[: len(content) // 2])
+  with pytest.raises(ValueError, match=f'{name}.* cannot be read'):
+    hj.load(folder)
+
+
+@pytest.mark.parametrize(
+  ('change', 'sentence'), (({'head': 'Cubic'}, 'Cubic'), ({'fields': {'classes': 2}}, 'classes'))
+)
+def test_an_unknown_head_is_refused(change, sentence, tmp_path):
+  tuned(hj.Linear(2)).save(tmp_path / 'tuned')
+  edited(tmp_path / 'tuned/head.json', **change)
+  with pytest.raises(ValueError, match=sentence):
+    hj.load_tuned(tmp_path / 'tuned')
+
+
+def test_a_folder_is_written_whole_or_not_at_all(folder):
+  """A folder that is not empty, a model of one's own and parameters that do not fit leave nothing behind."""
+
+  @dataclasses.dataclass(frozen=True)
+  class Own(hj.MaskedLM):
+    num_tokens: int
+
+    def embed(self, params, tokens): ...
+
+    def predict(self, params, embeddings, positions=None): ...
+
+  before = sorted(folder.parent.iterdir())
+  with pytest.raises(ValueError, match='exists; valid is a new or an empty folder'):
+    hj.save(folder, MODEL, PARAMS)
+  with pytest.raises(ValueError, match='model is a Own; valid are'):
+    hj.save(folder.parent / 'own', Own(7), ())
+  with pytest.raises(ValueError, match='has shape'):
+    hj.save(folder.parent / 'wide', hj.BertModel(BERT.clone(width=24)), PARAMS)
+  with pytest.raises(FileNotFoundError, match='there is no folder'):
+    hj.load(folder.parent / 'gone')
+  assert sorted(folder.parent.iterdir()) == before
+
+
+def test_a_transposed_kernel_is_written_in_the_order_of_its_rows(folder):
+  kernel = PARAMS['layers_0']['ffn_in']['kernel']
+  np.testing.assert_array_equal(load_file(folder / WEIGHTS)['bert.encoder.layer.0.intermediate.dense.weight'], kernel.T)
+
+
+@pytest.mark.parity
+def test_transformers_opens_a_model_and_its_tokenizer(folder):
+  transformers = pytest.importorskip('transformers', reason="needs transformers: pip install -e '.[parity]'")
+  model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  texts = [' '.join('[MASK]' if token == 7 else str(token) for token in row) for row in TOKENS]
+  encoded = tokenizer(texts, return_tensors='pt')
+  assert encoded['input_ids'].tolist() == TOKENS.tolist()
+  probs = model(**encoded).logits[..., :7].softmax(-1).detach().numpy()
+  np.testing.assert_allclose(probs, hj.token_probs(MODEL, PARAMS, TOKENS), atol=2e-6)
+
+
+@pytest.mark.parity
+def test_a_torch_module_tunes_as_the_model_that_it_holds(folder):
+  """A BERT in transformers gives our predictions, and slopes in a prompt, of a batch and under vmap."""
+  transformers = pytest.importorskip('transformers', reason="needs transformers: pip install -e '.[parity]'")
+  torch_model = hj.from_torch(transformers.AutoModelForMaskedLM.from_pretrained(folder), 7)
+
+  def total(model, params, prompts):
+    probs = model.predict_prompted(params, prompts, TOKENS[:4], np.array([2]))
+    return (probs**3).sum()
+
+  prompts = np.random.default_rng(1).normal(size=(3, 2, 12)).astype(np.float32)
+  ours = jax.value_and_grad(total, argnums=2)(MODEL, PARAMS, prompts)
+  theirs = jax.jit(jax.value_and_grad(total, argnums=2), static_argnums=0)(torch_model, (), prompts)
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5, rtol=1e-4), ours, theirs)
+  by_vmap = jax.vmap(lambda prompt: jax.grad(total, argnums=2)(torch_model, (), prompt[None])[0])(prompts)
+  np.testing.assert_allclose(by_vmap, theirs[1], atol=1e-6)
+
+
+@pytest.mark.parity
+def test_a_torch_function_of_another_shape_is_refused():
+  torch = pytest.importorskip('torch', reason="needs torch: pip install -e '.[parity]'")
+  with pytest.raises(ValueError, match=r'predict returns shape \(1, 1, 2\) for one token; valid is \(1, 1, 3\)'):
+    hj.from_torch(torch.nn.Linear(2, 3), 3, embed=lambda ids: torch.zeros(*ids.shape, 2), predict=lambda x: x)
