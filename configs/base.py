@@ -166,10 +166,11 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   """The downstream tasks and the tuning of each method."""
   texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
   config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
+  config.downstream.update(token_classes=0, partition=0)
   config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = group(
-    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE
+    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE, place='before'
   )
   config.attention = group(**defaults.SCHEDULE)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
@@ -177,6 +178,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)
+  config.masks = group(number=5, joint=2)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:

@@ -12,6 +12,7 @@ from experiments.pipeline.downstream import Downstream
 from experiments.settings.grid import Settings
 from hmm_jax.distributions.hmm import Distribution, HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
+from hmm_jax.theory.masks import masks_as_one_token
 from hmm_jax.tuning import best_head, optimum, separability, tasks as tasks_lib, token_readers
 from hmm_jax.tuning.heads import LinearHead
 from hmm_jax.tuning.reachable import linear_score, Reachable, reachable
@@ -68,6 +69,13 @@ def exact_probs(distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
   """
   states = tasks_lib.first_state_probs(distribution, inputs)
   return states @ np.asarray(distribution.joint_emission_matrix, np.float64)
+
+
+def exact_law_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, masks: int, joint: bool) -> np.ndarray:
+  """The exact law of k [MASK]s before inputs [n, T], as in `tuning.mask_laws`, in float64."""
+  hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
+  last = masks_as_one_token(hmm, masks, joint)
+  return tasks_lib.first_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
 
 
 def converged_head(settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:

@@ -18,12 +18,12 @@ from experiments.records.trials import TunedTask
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
-from experiments.settings.methods import METHODS, OF_SEQUENCE
+from experiments.settings.methods import AT_MASKS, METHODS, OF_SEQUENCE
 from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM
-from hmm_jax.tuning import heads, tasks as tasks_lib, tuner as tuner_lib
+from hmm_jax.tuning import heads, mask_laws, tasks as tasks_lib, tuner as tuner_lib
 
 _PROFILE_BINS = 10
 # Smaller gaps between class scores count as near ties.
@@ -61,10 +61,12 @@ class Job(NamedTuple):
     return f'{self.method} on {self.frozen.name}'
 
 
-def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuner_lib.Tuner:
+def build(
+  settings: Settings, point: Point, model: MaskedLM, method: str, token_classes: tuple[int, ...] = ()
+) -> tuner_lib.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
-  head: heads.Head = heads.Linear(num_classes)
+  head: heads.Head = heads.Linear(num_classes, token_classes if chosen.reads == 'mask' else ())
   if method == 'own_head':
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
@@ -77,7 +79,8 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
+    place = int(method == 'inner_prompt' or p.place == 'inner')
+    prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None, place)
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
@@ -95,10 +98,13 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   elif chosen.reads == 'nearest':
     fits = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
   else:
-    tuner = build(settings, trial.point, frozen.model, method)
+    classes = downstream.token_classes
+    tuner = build(settings, trial.point, frozen.model, method, classes)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if is_exact and not chosen.has_schedule:
-      features = optimal_heads.exact_probs(frozen.distribution, inputs)
+    if chosen.reads in AT_MASKS:
+      features = _law_at_masks(job, inputs)
+    elif is_exact and not chosen.has_schedule:
+      features = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs), classes)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -108,7 +114,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     else:
       fits = [*_trained_in_blocks(job, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
-      exact = optimal_heads.exact_probs(frozen.distribution, inputs)
+      exact = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs), classes)
       for fitted, y in zip(fits, downstream.labels(tasks)):
         fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])
@@ -123,6 +129,21 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
       )
     outcome.append(TunedTask(task, fitted.trainable, {**measured, **optimal_heads.NO_FIELDS, **fitted.fields}))
   return outcome
+
+
+def _law_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
+  """The predicted law at the [MASK]s that a method reads, [n, F]; the exact one in float64 for fits in float64.
+
+  Joint probabilities are in units of their mean, times that of one mask: schedules are made for features of that size.
+  """
+  settings, frozen, joint = job.trial.settings, job.frozen, METHODS[job.method].reads == 'joint'
+  masks = settings.num_masks(job.method)
+  if frozen.name == 'exact':
+    law = optimal_heads.exact_law_at_masks(frozen.params, inputs, masks, joint)
+  else:
+    at_masks = mask_laws.joint_at_masks if joint else mask_laws.marginals_at_masks
+    law = at_masks(frozen.model, frozen.params, inputs, masks, batch_size=settings.measure.batch_size)
+  return law * settings.hmm.num_tokens ** (masks - 1) if joint else law
 
 
 def _trained_in_blocks(

@@ -193,6 +193,8 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
   require(isinstance(config, dict), prefix, config, 'a group of fields')
   known = {field.name: field for field in dataclasses.fields(cls)}
+  earlier = {name: field.metadata.get('earlier', {}) for name, field in known.items()}
+  config = {name: value for name, value in earlier.items() if value is not None} | config
   for name in sorted(set(config) ^ set(known)):
     fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
     raise SettingsError(f'{prefix}{name} {fault}')

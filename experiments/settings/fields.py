@@ -59,14 +59,16 @@ def setting(
   choices: tuple[str, ...] = (),
   may_be_empty: bool = False,
   may_repeat: bool = False,
+  earlier: Any = None,
   **bounds: float,
 ) -> Any:
   """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive and below 2**31; texts may have `choices`.
-  In a tuple both apply to each entry, and entries are distinct unless they `may_repeat`."""
+  In a tuple both apply to each entry, and entries are distinct unless they `may_repeat`. Settings that were written
+  before the field existed have the value `earlier`, with which it is no part of an id; None: it was always there."""
   # A given bound replaces the default at its end.
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
-  allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat)
+  allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat, earlier=earlier)
   return dataclasses.field(metadata=dict(meaning=meaning, bounds=lower | bounds | upper, **allowed))
 
 
@@ -129,6 +131,18 @@ class Group:
     require(holds, name, operator.attrgetter(name)(self), valid)
 
 
+def deciding(group: Group) -> dict[str, Any]:
+  """The values of a group that ids are made of: all but the `earlier` ones of later fields."""
+  values = dict[str, Any]()
+  for field in dataclasses.fields(group):
+    value = getattr(group, field.name)
+    value = deciding(value) if isinstance(value, Group) else value
+    # A group of later fields alone may be empty.
+    if value != field.metadata.get('earlier', {}):
+      values[field.name] = value
+  return values
+
+
 def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:
   """Every field of a class by its dotted name, those of its groups included."""
   for field in dataclasses.fields(cls):
@@ -140,5 +154,5 @@ def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]
 
 def digest(parts: list[Any]) -> str:
   """Twelve hexadecimal digits that name settings by their values."""
-  text = json.dumps(parts, default=dataclasses.asdict, sort_keys=True)
+  text = json.dumps(parts, default=deciding, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
-from experiments.settings.methods import METHODS, MODELS, NONE, WITHOUT_BERT
+from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE, WITHOUT_BERT
 from hmm_jax.models.bert import Bert
 from hmm_jax.tuning.tuner import Schedule
 
@@ -35,6 +35,10 @@ AXES: dict[str, Callable[[Point], int]] = {
   'memory_cells': lambda point: point.num_cells,
   'controls': lambda point: point.joint_states,
 }
+
+
+# Features of a linear head at several [MASK]s: Newton's method takes the cube of their number.
+_MOST_WORDS = 1024
 
 
 class Settings(groups.Experiment):
@@ -72,6 +76,7 @@ class Settings(groups.Experiment):
   on_test: groups.OnTestSettings
   converged: groups.ConvergedSettings
   restarts: groups.RestartSettings
+  masks: groups.MaskSettings
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
@@ -105,7 +110,13 @@ class Settings(groups.Experiment):
     valid = f'at most {chunks}, the number of chunks in the corpus'
     self.require('pretrain.batch_size', self.pretrain.batch_size <= chunks, valid)
     used = self.methods + m.vanilla_methods
-    self._check_positions(any(METHODS[name].prompt for name in used))
+    self._check_positions(max(map(self.num_rows_added, used)))
+    if any(METHODS[name].reads == 'joint' for name in used):
+      self.require(
+        'masks.joint',
+        self.hmm.num_tokens**self.masks.joint <= _MOST_WORDS,
+        f'fewer: |X|^joint is at most {_MOST_WORDS}',
+      )
     for name in set(AXES) & set(self.figures):
       # Figures show the two kinds of text apart, so that one of each may share a place.
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
@@ -115,8 +126,13 @@ class Settings(groups.Experiment):
     self.require(
       'own_head', bool(self.own_head) == ('own_head' in used), "MODULE:FUNCTION if methods has 'own_head', else ''"
     )
+    fits = d.token_classes != 1 and d.token_classes <= self.hmm.num_tokens
+    self.require('downstream.token_classes', fits, f'0, or from 2 to the number of tokens, {self.hmm.num_tokens}')
     for name in used:
       method = METHODS[name]
+      sums = method.reads in ('mask', 'representation', 'nearest') and name not in ('own_head', 'head_best')
+      valid = f'0 for method {name}, which cannot read sums over classes'
+      self.require('downstream.token_classes', sums or not d.token_classes, valid)
       valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
       self.require('models', set(method.models) & {*self.models, NONE}, valid)
       reads_all = method.reads not in ('probs', 'tokens')
@@ -127,14 +143,14 @@ class Settings(groups.Experiment):
         steps, field = self.schedule(name).num_epochs * d.num_train, f'{method.settings[0]}.num_epochs'
         self.require(field, steps < 2**31, f'fewer, for below {2**31} texts, restarts included')
 
-  def _check_positions(self, has_prompt: bool) -> None:
-    """Check that a cut leaves the [MASK] and a token beside a prompt, and that BERT has enough positions."""
-    d, prompt = self.downstream, self.prompt.length * has_prompt
-    valid = f'0, or at least {prompt + 2} for the prompt, the [MASK] and one token'
-    self.require('downstream.num_positions', not 0 < d.num_positions < prompt + 2, valid)
-    seen = d.num_positions or d.length + prompt * self.has_bert
+  def _check_positions(self, added: int) -> None:
+    """Check that a cut leaves the [MASK] and a token beside `added` rows, and that BERT has enough positions."""
+    d = self.downstream
+    valid = f'0, or at least {added + 2} for a prompt or further masks, the [MASK] and one token'
+    self.require('downstream.num_positions', not 0 < d.num_positions < added + 2, valid)
+    seen = d.num_positions or d.length + added * self.has_bert
     longest = max(self.corpus.chunk_length, seen)
-    valid = f'at least {longest}, the larger of corpus.chunk_length and a prompt with its text'
+    valid = f'at least {longest}, the larger of corpus.chunk_length and a text with its prompt or further masks'
     self.require('bert.max_positions', self.bert.max_positions >= longest, valid)
 
   @property
@@ -167,9 +183,18 @@ class Settings(groups.Experiment):
     """The number of starts from which one of METHODS is trained on a task."""
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
+  def num_masks(self, method: str) -> int:
+    """The number of [MASK]s before a text that one of METHODS reads."""
+    reads = METHODS[method].reads
+    return (self.masks.joint if reads == 'joint' else self.masks.number) if reads in AT_MASKS else 1
+
+  def num_rows_added(self, method: str) -> int:
+    """The length of a prompt, or the number of [MASK]s beyond the first, that one of METHODS adds to a text."""
+    return self.prompt.length if METHODS[method].prompt else self.num_masks(method) - 1
+
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""
-    return self.downstream.seen_length(self.prompt.length if METHODS[method].prompt else 0)
+    return self.downstream.seen_length(self.num_rows_added(method))
 
   def bert_module(self) -> Bert:
     return self.bert.module(self.hmm.num_tokens)

@@ -188,6 +188,10 @@ class DownstreamSettings(Group):
   num_classes: int = setting('number of classes', least=2, most=1000)
   num_nonzero: int = setting('nonzero entries of mu, capped at its size', most=1_000_000)
   with_replacement: bool = setting('draw the places of the nonzero entries with replacement')
+  token_classes: int = setting(
+    'classes of tokens that predictions are summed over before a linear head; 0: none', least=0, earlier=0
+  )
+  partition: int = setting('number of the nested partition of tokens into such classes', least=0, earlier=0)
 
   def seen_length(self, prompt_length: int) -> int:
     """Tokens of a text that a model sees after a prompt, [MASK] included."""
@@ -231,10 +235,18 @@ class RestartSettings(Group):
   steps_factor: int = setting('epochs of each start, as a multiple of num_epochs', most=1_000_000)
 
 
+class MaskSettings(Group):
+  number: int = setting('masks: number of [MASK]s before a text, whose marginals are read', most=1000, earlier=5)
+  joint: int = setting('joint: number of [MASK]s before a text, whose joint law is read', most=12, earlier=2)
+
+
 class PromptSettings(TuneSettings):
   length: int = setting('prompt length in vectors', most=65_536)
   init: str = setting('initialisation: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
   init_scale: float = setting("half-width of the uniform initialisation, in units of the model's prompt space")
+  place: str = setting(
+    'before the text, or inner: between its [MASK] and the rest', choices=('before', 'inner'), earlier='before'
+  )
 
 
 class AttentionSettings(TuneSettings):

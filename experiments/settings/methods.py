@@ -19,7 +19,7 @@ class Method(NamedTuple):
     reads: what its head is a function of, unless it is the user's own: 'mask' is the token probabilities at the [MASK],
       'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' only these,
       'representation' what the model's prediction at the [MASK] is read out of, 'nearest' the tokens nearest the [MASK]
-      without any model.
+      without any model, 'masks' the token probabilities at each of several [MASK]s, 'joint' those of their words.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
     marker: of its line.
     dash: of its line.
@@ -70,6 +70,7 @@ METHODS = {
   'head': Method('head', 'mask', '#0072B2', 's', '--', ('head',), models=_LANGUAGE_MODELS),
   'own_head': Method('own head', 'mask', '#999933', 'X', ':', ('head',), models=_LANGUAGE_MODELS),
   'prompt': Method('prompt', 'mask', '#E69F00', 'o', '-', ('prompt',), models=_LANGUAGE_MODELS),
+  'inner_prompt': Method('inner prompt', 'mask', '#332288', 'h', '-', ('prompt',)),
   # A head like any other, so that it is trained as one.
   'probe': Method('probe', 'representation', '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
   'finetune': Method('finetune', 'mask', '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
@@ -110,12 +111,20 @@ METHODS = {
   'attention_constant': Method(
     'attention on constant G', 'tokens', '#882255', '<', '-.', ('attention',), models=('exact',)
   ),
+  'masks': Method('masks', 'masks', '#CC79A7', 'p', '-', ('head', 'masks')),
+  'masks_converged': Method('masks, converged head', 'masks', '#CC79A7', 'h', ':', ('masks', 'converged'), 'whitened'),
+  'joint': Method('joint law of masks', 'joint', '#117733', 'p', '--', ('head', 'masks')),
+  'joint_converged': Method(
+    'joint law of masks, converged head', 'joint', '#117733', 'H', ':', ('masks', 'converged'), 'whitened'
+  ),
   'table': Method('table of tokens', 'nearest', '#000000', 'D', '--', (), 'table', (NONE,)),
   'tokens': Method('logistic on tokens', 'nearest', '#882255', '<', '-', ('converged',), 'converged', (NONE,)),
 }
 
 # Inputs of an attention head, whole or in part.
 OF_SEQUENCE = ('sequence', 'probs', 'tokens')
+# Inputs of a linear head at several [MASK]s.
+AT_MASKS = ('masks', 'joint')
 
 # Methods of the main table and figures: the paper's protocol, fitted by schedule and no control that reads only a part
 # of what a model gives, and readers without a model beside it.

@@ -1,5 +1,6 @@
 """Head, prompt and probe along the pretraining of BERTs, which begins on a plateau: BERT predicts token frequencies."""
 
+from collections.abc import Callable
 import functools
 
 import jax
@@ -22,8 +23,15 @@ from hmm_jax.models import bayes_gap
 
 # A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
 LEFT = 0.5
+# Of the fields that figures show.
+_LABELS = {
+  'accuracy': 'test accuracy (%)',
+  'majority_accuracy': 'majority class',
+  'lead': 'lead (points)',
+  'no_lead': 'best reader without a model',
+}
 # The unit of every interval.
-_HMM = ['num_states', 'trial']
+HMM = ['num_states', 'trial']
 
 
 def _parts(settings: PlateauSettings) -> dict[str, Part]:
@@ -70,12 +78,12 @@ def unigram_gap(ideal: bayes_gap.Ideal) -> float:
   return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
 
 
-def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
+def tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
   """All tables, only from records."""
-  steps, without = _on_bert(records), records[records['step'].isna()]
+  steps, without = on_bert(records), records[records['step'].isna()]
   last = steps[steps['step'] == steps['step'].max()]
-  hmm = lambda rows: dict(zip(('|H|', 'HMM'), map(str, rows[_HMM].iloc[0])))
-  beside = {trial: rows for trial, rows in without.groupby(_HMM)}
+  hmm = lambda rows: dict(zip(('|H|', 'HMM'), map(str, rows[HMM].iloc[0])))
+  beside = {trial: rows for trial, rows in without.groupby(HMM)}
   return {
     'left': table(
       'BERTs whose KL at the [MASK] is below half of the unigram gap after the last step; percent [95% interval]',
@@ -90,23 +98,28 @@ def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table
         hmm(rows)
         | {'KL': f'{rows["kl_at_mask"].iloc[0]:.3f}', 'unigram gap': f'{rows["unigram_gap"].iloc[0]:.3f}'}
         | _accuracies(pd.concat([rows, beside.get(trial, rows[:0])]), '{0.mean:.1f}')
-        for trial, rows in last.groupby(_HMM)
+        for trial, rows in last.groupby(HMM)
       ],
     ),
     'along': table(
       'Along pretraining: KL at the [MASK] as a share of the unigram gap, and test accuracy, in percent, mean [95% '
       'interval over HMMs]',
-      [
-        {'|H|': str(size), 'step': f'{step:g}', 'n': str(rows['trial'].nunique())}
-        | {'KL, % of gap': f'{100 * by_unit(rows, "gap_share", _HMM).mean():.1f}'}
-        | _accuracies(rows, '{0}')
-        for (size, step), rows in steps.groupby(['num_states', 'step'])
-      ],
+      by_step(steps, lambda rows: _accuracies(rows, '{0}')),
     ),
   }
 
 
-def _on_bert(records: pd.DataFrame) -> pd.DataFrame:
+def by_step(steps: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, str]]) -> list[dict[str, str]]:
+  """A row for each |H| and step: KL as a share of the unigram gap, and cells of these records."""
+  return [
+    {'|H|': str(size), 'step': f'{step:g}', 'n': str(rows['trial'].nunique())}
+    | {'KL, % of gap': f'{100 * by_unit(rows, "gap_share", HMM).mean():.1f}'}
+    | cells(rows)
+    for (size, step), rows in steps.groupby(['num_states', 'step'])
+  ]
+
+
+def on_bert(records: pd.DataFrame) -> pd.DataFrame:
   """The records of methods on BERT, with KL as a share of the unigram gap."""
   records = records.assign(gap_share=records['kl_at_mask'] / records['unigram_gap'])
   return records.dropna(subset=['step', 'method'])
@@ -114,30 +127,28 @@ def _on_bert(records: pd.DataFrame) -> pd.DataFrame:
 
 def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
   """The mean accuracy of each method, and of the majority class, by their headings."""
-  cells = {
-    METHODS[name].label: percent(select(rows, method=name), 'accuracy', _HMM) for name in rows['method'].unique()
-  }
-  cells['majority'] = percent(rows, 'majority_accuracy', _HMM)
+  cells = {METHODS[name].label: percent(select(rows, method=name), 'accuracy', HMM) for name in rows['method'].unique()}
+  cells['majority'] = percent(rows, 'majority_accuracy', HMM)
   return {heading: form.format(interval) for heading, interval in cells.items()}
 
 
 @figures_lib.styled
-def draw(records: pd.DataFrame, settings: PlateauSettings) -> matplotlib.figure.Figure:
-  """Accuracy against KL as a share of the unigram gap, a panel for each |H|; each mark is an HMM at a step."""
-  steps = _on_bert(records)
+def draw(
+  records: pd.DataFrame, settings: PlateauSettings, field: str = 'accuracy', level: str = 'majority_accuracy'
+) -> matplotlib.figure.Figure:
+  """A field against KL as a share of the unigram gap, a panel for each |H|; each mark is an HMM at a step."""
+  steps = on_bert(records)
   figure, panels = figures_lib.panels(settings.figure, steps['num_states'].nunique(), sharex=True)
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
-      means = 100 * rows.groupby(['trial', 'step'])[['gap_share', 'accuracy']].mean()
+      means = 100 * rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
       style = figures_lib.style_of(str(method)) | dict(linestyle='', markersize=4, markerfacecolor='none')
-      axes.plot(means['gap_share'], means['accuracy'], label=METHODS[str(method)].label, **style)
-    axes.axhline(
-      100 * by_unit(of_size, 'majority_accuracy', _HMM).mean(), color='0.45', linestyle='-.', label='majority class'
-    )
+      axes.plot(means['gap_share'], means[field], label=METHODS[str(method)].label, **style)
+    axes.axhline(100 * by_unit(of_size, level, HMM).mean(), color='0.45', linestyle='-.', label=_LABELS[level])
     axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
     axes.xaxis.set_inverted(True)
-  panels[0].set_ylabel('test accuracy (%)')
+  panels[0].set_ylabel(_LABELS[field])
   counts = steps.groupby('num_states')['trial'].nunique()
   figures_lib.finish(
     figure, records, figures_lib.counted(list(counts), 'HMMs', spread=False), 'a mark for each HMM and step'
@@ -146,5 +157,5 @@ def draw(records: pd.DataFrame, settings: PlateauSettings) -> matplotlib.figure.
 
 
 STUDY = Study(
-  in_parts(_parts), _tables, lambda records, settings: {'plateau': draw(records, settings)}, checks.check_grid
+  in_parts(_parts), tables, lambda records, settings: {'plateau': draw(records, settings)}, checks.check_grid
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
-import dataclasses
 import functools
 import pathlib
 import time
@@ -17,7 +16,7 @@ from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import digest, SettingsError
+from experiments.settings.fields import deciding, digest, SettingsError
 from hmm_jax.models.sharding import float64_device
 
 # In the folder of a part: its records, and the seconds that it took.
@@ -154,5 +153,4 @@ def _on_float64_device() -> Iterator[None]:
 
 def _id(settings: Any) -> str:
   """The id of settings: a digest of those that decide records, which the fields in `results.OF_RUNNING` do not."""
-  fields = dataclasses.asdict(settings)
-  return digest([{name: fields[name] for name in fields if name not in results.OF_RUNNING}])
+  return digest([{name: value for name, value in deciding(settings).items() if name not in results.OF_RUNNING}])

@@ -18,7 +18,7 @@ import numpy as np
 
 from hmm_jax._support.arguments import check_widths
 from hmm_jax.models import sharding
-from hmm_jax.models.model import at_positions, joined, MaskedLM, Positions, Visit
+from hmm_jax.models.model import at_positions, joined, MaskedLM, parts_with, Positions, Visit
 
 # BERT's epsilon; the fast variance, a difference of two means, would lose digits.
 _LayerNorm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False)
@@ -250,9 +250,11 @@ class BertModel(MaskedLM):
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self._decode(params, self.represent(params, embeddings, positions))
 
-  def predict_prompted(self, params: Any, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+  def predict_prompted(
+    self, params: Any, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
+  ) -> Array:
     # Prompts and texts stay apart up to the first layer's projections, so that a text is projected only once.
-    parts = prompts[:, None], self.embed(params, tokens)
+    parts = parts_with(prompts, self.embed(params, tokens), place)
     return self._decode(params, self._apply(Bert.encode, params, *parts, positions=positions))
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:

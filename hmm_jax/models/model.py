@@ -19,7 +19,7 @@ import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.hmm import Distribution, emitted_token_probs, token_likelihoods
-from hmm_jax.inference.pairs import probs_between
+from hmm_jax.inference.pairs import probs_before, probs_between
 from hmm_jax.inference.posterior import forward_backward
 
 
@@ -76,14 +76,24 @@ def joined(parts: Sequence[Array]) -> Array:
   return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
 
 
+def parts_with(prompts: Array, embeddings: Array, place: int = 0) -> list[Array]:
+  """Each prompt [..., P, E] before position `place` of each sequence [B, T, E], as the parts that `joined` takes."""
+  prompt = prompts[..., None, :, :]
+  return [embeddings[..., :place, :], prompt, embeddings[..., place:, :]] if place else [prompt, embeddings]
+
+
 @arguments.converted
-def prepend(prompts: Array, embeddings: Array) -> Array:
+def prepend(prompts: Array, embeddings: Array, place: int = 0) -> Array:
   """Each prompt [..., P, E] before each embedded sequence [B, T, E], [..., B, P + T, E]; the paper's (3.2).
+
+  With a `place` it stands before this position of the sequence: 1 is between a first [MASK] and the text.
 
   >>> prepend(jnp.zeros((2, 3)), jnp.ones((5, 4, 3))).shape
   (5, 6, 3)
+  >>> prepend(jnp.zeros((2, 1)), jnp.ones((1, 3, 1)), place=1).ravel().tolist()
+  [1.0, 0.0, 0.0, 1.0, 1.0]
   """
-  return joined([prompts[..., None, :, :], embeddings])
+  return joined(parts_with(prompts, embeddings, place))
 
 
 class MaskedLM(Protocol):
@@ -123,12 +133,14 @@ class MaskedLM(Protocol):
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     """Token probabilities [..., Q, V], the paper's G-bar, of embeddings [..., T, E]."""
 
-  def predict_prompted(self, params: Any, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
-    """Token probabilities [K, B, Q, V] of tokens [B, T] after each of the prompts [K, P, E].
+  def predict_prompted(
+    self, params: Any, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
+  ) -> Array:
+    """Token probabilities [K, B, Q, V] of tokens [B, T] with each of the prompts [K, P, E] before position `place`.
 
-    They equal `predict` of `prepend(prompts, embed(tokens))` and may cost less; `positions` count the prompt.
+    They equal `predict` of `prepend(prompts, embed(tokens), place)` and may cost less; `positions` count the prompt.
     """
-    return self.predict(params, prepend(prompts, self.embed(params, tokens)), positions)
+    return self.predict(params, prepend(prompts, self.embed(params, tokens), place), positions)
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     """The representation [..., Q, E] that `predict` decodes; a model without one returns its probabilities."""
@@ -215,13 +227,19 @@ class ExactModel(MaskedLM):
   def predict(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     return emitted_token_probs(params, self.represent(params, embeddings, positions))
 
-  def predict_prompted(self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
-    """Override with K + B passes instead of K B if `positions` is the numpy array [P], the first text position."""
+  def predict_prompted(
+    self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
+  ) -> Array:
+    """Override with one pass for each text instead of K where the first token alone is read, a prompt beside it.
+
+    `positions` is the numpy array [P] with `place` 0, or [0] with `place` 1.
+    """
     embeddings, first = self.embed(params, tokens), prompts.shape[-2]
-    if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
-      return self.predict(params, prepend(prompts, embeddings), positions)
-    states = probs_between(params, prompts, embeddings[:, 1:])[:, :, None]
-    return emitted_token_probs(params, states)
+    places = {0: ([first], probs_between), 1: ([0], probs_before)}
+    read, pairs = places.get(place, (None, probs_between))
+    if not isinstance(positions, np.ndarray) or positions.tolist() != read:
+      return self.predict(params, prepend(prompts, embeddings, place), positions)
+    return emitted_token_probs(params, pairs(params, prompts, embeddings[:, 1:])[:, :, None])
 
   def predict_visiting(
     self, params: Distribution, embeddings: Array, visit: Visit, positions: Positions = None

@@ -61,11 +61,13 @@ class NoisyModel(MaskedLM):
     ideal = self._exact.predict(params.distribution, embeddings, positions)
     return _noisy(params, ideal, self._nearby(params, embeddings, positions), embeddings, positions)
 
-  def predict_prompted(self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+  def predict_prompted(
+    self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
+  ) -> Array:
     """Override as fast as `ExactModel`'s if `positions` is the numpy array [P], the first text position."""
-    embeddings = prepend(prompts, self.embed(params, tokens))
+    embeddings = prepend(prompts, self.embed(params, tokens), place)
     first = prompts.shape[-2]
-    if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
+    if place or not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
       return self.predict(params, embeddings, positions)
     predict = functools.partial(self._exact.predict_prompted, params.distribution)
     is_near = np.arange(first) >= first - self.reach

@@ -56,7 +56,7 @@ class MasksNeeded(NamedTuple):
   future_rank: int
 
 
-def masks_needed(hmm: HMM) -> MasksNeeded:
+def masks_needed(hmm: HMM, proves: bool = True) -> MasksNeeded:
   """Find the least number of [MASK]s before a text whose law gives every score to a linear head, for every task.
 
   Ranks are decided modulo the prime 2^61 - 1 if they are as large as they can be, which is a proof, and else in exact
@@ -65,6 +65,8 @@ def masks_needed(hmm: HMM) -> MasksNeeded:
 
   Args:
     hmm: of floats or `Fraction`s; `initial_probs` is the law of the state of the first mask.
+    proves: False leaves out exact integers: a rank that is not proved is then a lower bound, which is too low only if
+      the prime divides a minor.
 
   Raises:
     ArithmeticError: the prime divides a determinant (`tuning.reachable`).
@@ -85,7 +87,7 @@ def masks_needed(hmm: HMM) -> MasksNeeded:
   ([10, 30], [10, 19, 28, 30])
   """
   futures = reachable(hmm, hmm.num_states - 1).basis
-  joint, marginals = (_mask_count(hmm, futures, joint, _modular_basis) for joint in (True, False))
+  joint, marginals = (_mask_count(hmm, futures, joint, _modular_basis, proves) for joint in (True, False))
   return MasksNeeded(joint, marginals, len(futures))
 
 
@@ -141,7 +143,9 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   return hmm._replace(initial_probs=law, emission_matrix=columns / positive_or_one(law)[:, None])
 
 
-def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.ndarray], np.ndarray]) -> MaskCount:
+def _mask_count(
+  hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.ndarray], np.ndarray], proves: bool = False
+) -> MaskCount:
   """The least k with rank(S J) = dim S, by `_modular_basis` unless that proves too little.
 
   Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most the number of tokens in use;
@@ -161,7 +165,7 @@ def _mask_count(hmm: HMM, futures: np.ndarray, joint: bool, basis: Callable[[np.
     ratios.append(float(values[hmm.num_states - 1 :].sum() / values[0]))
     reached = basis(futures @ columns).shape[1]
     is_proof = ranks[-1] == min(most, hmm.num_states) and reached == min(most, len(futures))
-    if basis is _modular_basis and not is_proof:
+    if proves and not is_proof:
       return _mask_count(hmm, futures, joint, _exact_basis)
     if reached == len(futures):
       return MaskCount(len(ratios), ranks[1:], ratios)

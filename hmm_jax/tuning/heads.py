@@ -4,6 +4,7 @@ A `Head` initialises parameters and computes scores. The parameters are trees of
 `AttentionHead`, the same as those that a theorem constructs.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -102,6 +103,18 @@ def linear_scores(head: LinearHead, features: Array) -> Array:
   (7, 2)
   """
   return _matmul(features, head.weights) + head.bias
+
+
+def over_classes(probs: Any, token_classes: Sequence[int]) -> Any:
+  """Sum probabilities [..., V] over classes of tokens, [..., max + 1], by the class of each token; () sums nothing.
+
+  >>> over_classes(np.array([0.5, 0.25, 0.25]), (1, 0, 1)).tolist()
+  [0.25, 0.75]
+  """
+  if not len(token_classes):
+    return probs
+  # By products that no accelerator rounds.
+  return (probs[..., None] * np.eye(max(token_classes) + 1, dtype=probs.dtype)[list(token_classes)]).sum(-2)
 
 
 class AttentionHead(NamedTuple):
@@ -203,6 +216,10 @@ def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, tem
 class Linear(Head):
   """`LinearHead` on the output at the [MASK], the first position after the prompt.
 
+  Attributes:
+    num_classes: C.
+    token_classes: of each token, over which the output is summed first; () for the output itself.
+
   >>> head = Linear(num_classes=2)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
   >>> head.scores(params, jnp.ones((7, 4))).shape
@@ -210,15 +227,16 @@ class Linear(Head):
   """
 
   num_classes: int
+  token_classes: tuple[int, ...] = ()
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
-    return init_linear_head(key, num_features, self.num_classes)
+    return init_linear_head(key, max(self.token_classes, default=num_features - 1) + 1, self.num_classes)
 
   def positions(self, prompt_length: int) -> np.ndarray:
     return np.array([prompt_length])
 
   def read(self, outputs: Array, tokens: Array) -> Array:
-    return outputs[..., 0, :]
+    return over_classes(outputs[..., 0, :], self.token_classes)
 
   def scores(self, params: LinearHead, features: Array) -> Array:
     return linear_scores(params, features)

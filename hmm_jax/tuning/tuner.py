@@ -30,6 +30,7 @@ class Prompt:
     length: P.
     scale: iid uniform within `scale` units of the centre of the model's `prompt_space` (U[-0.5, 0.5] in the paper); or
       None for the embeddings of uniformly drawn tokens, as in the released code.
+    place: the position of the input that it stands before; 1 is between a first [MASK] and the text.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -39,6 +40,7 @@ class Prompt:
 
   length: int
   scale: float | None
+  place: int = 0
 
   def init(self, key: Array, model: MaskedLM, frozen: Any) -> Array:
     """A prompt [P, E], drawn as `scale` says."""
@@ -142,13 +144,19 @@ class Tuner:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
     assert model is not None
-    # The prompt's own length: a theorem's construction may differ from the trained one.
-    positions = self.head.positions(0 if self.finetunes else trainable['prompt'].shape[-2])
-    if self.finetunes:
+    if self.prompt is None:
+      positions = self.head.positions(0)
       predict = lambda params: model.predict(params, model.embed(params, tokens), positions)
       outputs = jax.vmap(predict)(trainable['params'])
     else:
-      outputs = model.predict_prompted(frozen, trainable['prompt'], tokens, positions)
+      # The prompt's own length: a theorem's construction may differ from the trained one.
+      length, place = trainable['prompt'].shape[-2], self.prompt.place
+      positions, places = self.head.positions(length), {}
+      if place:
+        # Heads see a prompt first, wherever it stands.
+        order = np.r_[place : place + length, :place, place + length : length + tokens.shape[-1]]
+        positions, places = order if positions is None else order[positions], {'place': place}
+      outputs = model.predict_prompted(frozen, trainable['prompt'], tokens, positions, **places)
     return jax.vmap(lambda head, outputs: function(head, self.head.read(outputs, tokens)))(trainable['head'], outputs)
 
 

@@ -45,9 +45,12 @@ INPUTS[:, 0] = V
 LABELS = np.random.default_rng(0).integers(0, 2, (len(TASKS), NUM_INPUTS), dtype=np.int32)
 
 
-def behind_prompts(prompts, rows):
-  """Rows [K, n, P + T, E] of every input behind the prompt [P, E] of each task."""
-  return np.array([[np.concatenate([prompt, row]) for row in rows] for prompt in np.float64(prompts)])
+def with_prompts(prompts, rows, place=0):
+  """Rows [K, n, P + T, E] of every input with the prompt [P, E] of each task before a position."""
+  rows = np.split(rows, [place], axis=1)
+  return np.array(
+    [[np.concatenate([first, prompt, rest]) for first, rest in zip(*rows)] for prompt in np.float64(prompts)]
+  )
 
 
 @pytest.fixture(scope='module')
@@ -162,12 +165,23 @@ def test_predictions_are_the_class_of_the_highest_score():
     np.testing.assert_array_equal(predicted, expected)
 
 
-def test_a_prompt_of_another_length_is_read_behind_its_own():
-  """Scores are the head on the prediction right behind the prompt, whose length may differ from the tuner's."""
+@pytest.mark.parametrize(('place', 'read'), [(0, P), (1, 0), (2, 0)])
+def test_a_prompt_of_another_length_is_read_at_the_mask(place, read):
+  """Scores are the head on the prediction at the [MASK] beside the prompt, whose length may differ from the tuner's."""
   trainable = some_trainable(dataclasses.replace(HEAD, prompt=PROMPT), HIDDEN, INPUTS)
-  scores = jax.jit(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(1, 0.5)).scores)(trainable, HIDDEN, INPUTS)
-  token_probs = log_space_conditional(HIDDEN, behind_prompts(trainable['prompt'], rows_of(HIDDEN, INPUTS)))
-  np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, P]), atol=1e-5)
+  scores = jax.jit(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(1, 0.5, place)).scores)(trainable, HIDDEN, INPUTS)
+  token_probs = log_space_conditional(HIDDEN, with_prompts(trainable['prompt'], rows_of(HIDDEN, INPUTS), place))
+  np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, read]), atol=1e-5)
+
+
+def test_a_bert_predicts_with_a_prompt_behind_the_mask():
+  """As of one sequence of embeddings, whose positions shift behind the prompt."""
+  prompts, embeddings = (
+    np.float32(np.random.default_rng(6).normal(size=(3, P, BERT.width))),
+    PRETRAINED.embed(BERT_PARAMS, INPUTS),
+  )
+  whole = PRETRAINED.predict(BERT_PARAMS, np.float32(with_prompts(prompts, embeddings, 1)))
+  np.testing.assert_allclose(PRETRAINED.predict_prompted(BERT_PARAMS, prompts, INPUTS, place=1), whole, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -218,13 +232,16 @@ def test_each_task_starts_from_a_draw_of_its_own():
   assert_same_bits(jax.tree.map(lambda x: x[::-1], reordered), starts)
 
 
-def test_attention_reads_the_prediction_at_every_position():
+@pytest.mark.parametrize('place', [0, 1])
+def test_attention_reads_the_prediction_at_every_position(place):
   """Scores and weights of each task and input are the head's on what the model predicts for prompt and input."""
-  tuner = tuner_lib.Tuner(EXACT, ATTENTION_HEAD, PROMPT)
+  tuner = tuner_lib.Tuner(EXACT, ATTENTION_HEAD, dataclasses.replace(PROMPT, place=place))
   trainable = some_trainable(tuner, MEMORY, INPUTS)
   scores = jax.jit(tuner.scores)(trainable, MEMORY, INPUTS)
   weights = tuner_lib.attention(tuner, trainable, MEMORY, INPUTS, batch_size=30)
-  token_probs = log_space_conditional(MEMORY, behind_prompts(trainable['prompt'], rows_of(MEMORY, INPUTS)))
+  token_probs = log_space_conditional(MEMORY, with_prompts(trainable['prompt'], rows_of(MEMORY, INPUTS), place))
+  # A head sees the prompt first.
+  token_probs[:, :, : P + place] = np.roll(token_probs[:, :, : P + place], -place, axis=2)
   for task, number in np.ndindex(scores.shape[:2]):
     head = at(trainable['head'], task)
     expected = attention_by_the_paper(head, token_probs[task, number], INPUTS[number], 0.5)

@@ -1,13 +1,17 @@
 """Ids of models, trials and records: the settings that decide them, and the draws that follow."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import pytest
 from settings_cases import settings_of
 
+from experiments.settings.fields import digest, SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
+from experiments.studies import registry
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
 PLAIN = Point(4)
@@ -49,17 +53,23 @@ def test_both_texts_share_the_model_of_their_first_trial():
 
 
 _REFITS = {'prompt_refit', 'oracle_refit'}
+_CONVERGED = {'masks_converged', 'joint_converged'}
 _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention_blind', 'attention_constant'}
 
 
 @pytest.mark.parametrize(
   ('group', 'field', 'methods'),
   [
-    ('head', 'learning_rate', {'own_head', 'head', 'probe'}),
-    ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt', *_REFITS}),
+    ('head', 'learning_rate', {'own_head', 'head', 'probe', 'masks', 'joint'}),
+    ('prompt', 'init_scale', {'prompt', 'inner_prompt', 'prompt_attention', 'oracle_prompt', *_REFITS}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
-    ('converged', 'ridge', {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best', *_REFITS}),
+    (
+      'converged',
+      'ridge',
+      {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best', *_CONVERGED, *_REFITS},
+    ),
+    ('masks', 'number', {'masks', 'joint', *_CONVERGED}),
     ('restarts', 'number', {'oracle_prompt', 'oracle_refit', 'attention_converged'}),
   ],
 )
@@ -71,6 +81,20 @@ def test_settings_of_tuning_name_only_the_records_of_their_methods(group, field,
   trials = (Trial(settings, PLAIN, 0, {'own_head': ''}) for settings in (plain, changed))
   before, after = ({one: trial.fit_id('bert', one) for one in METHODS} for trial in trials)
   assert {one for one in METHODS if before[one] != after[one]} == methods
+
+
+def test_settings_from_before_a_field_have_the_same_ids():
+  """Settings without it are those of its earlier value, and the digests of both are equal."""
+  settings = settings_of()
+  recorded = dataclasses.asdict(settings)
+  del recorded['masks'], recorded['prompt']['place']
+  assert registry.from_record(recorded) == settings
+  assert (
+    digest([settings.prompt]) == digest([recorded['prompt']]) != digest([settings_of(prompt__place='inner').prompt])
+  )
+  del recorded['prompt']['length']
+  with pytest.raises(SettingsError, match='^prompt.length is missing'):
+    registry.from_record(recorded)
 
 
 def _keys(trial):

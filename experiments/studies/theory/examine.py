@@ -22,6 +22,7 @@ from hmm_jax.models.sharding import float64_device
 from hmm_jax.theory import assumptions, certificates, comparison, enumeration, texts, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.comparison import Comparison, PredictedProblem
+from hmm_jax.theory.masks import masks_needed
 from hmm_jax.theory.problem import MemoryProblem, Problem, StateProblem
 
 # The columns of the tables, by the fields of records.
@@ -44,6 +45,14 @@ _CONSTRUCTIONS = {
   'outside_margin_in_region': 'clearly\nwrong',
   'ties_in_region': 'near\nties',
 }
+_MASKS = {
+  'statement': 'a linear head reads',
+  'masks': 'least number of masks\nfor every task',
+  'ranks': 'rank with 1, 2, ... masks',
+  'singular_value_ratios': 'smallest singular value\nover the largest',
+}
+# Up to this many states, ranks are proved; exact integers of more take minutes.
+_MOST_PROVED = 6
 _SHARES = ['majority', 'agreement', 'agreement_in_region']
 # By the outcome of `certificates.decide`: is a linear head right on all sequences, and why.
 _DECISIONS = {
@@ -100,7 +109,18 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     records += _construction(problem, theorem, scored_texts, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
     records.append(_linear_program(problem, longest, settings.margin))
+  if isinstance(problem, StateProblem):
+    records += _masks(problem)
   return records
+
+
+def _masks(problem: StateProblem) -> Iterator[Record]:
+  """A record for each way to read the [MASK]s before a text."""
+  proves = problem.hmm.num_states <= _MOST_PROVED
+  needed = masks_needed(problem.hmm, proves)
+  for read, count in ('joint law', needed.joint), ('marginals', needed.marginals):
+    of_all = {'future_rank': needed.future_rank, 'proved': proves}
+    yield {'record': 'masks', 'statement': f'{read} of masks', **count._asdict(), **of_all}
 
 
 def _plain(fields: Record) -> Record:
@@ -167,16 +187,16 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
-  is_assumption = records['record'] == 'assumption'
+  is_assumption, is_masks = records['record'] == 'assumption', records['record'] == 'masks'
   # If no construction exists there are no numbers, and if all exist no reasons.
-  constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
+  constructions = records[~(is_assumption | is_masks)].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
   # The row of a failed assumption has the details.
   constructions['texts'] = constructions['texts'].astype(object).fillna(constructions['reason'].str.partition(':')[0])
   # In percent, rounded down, so that 100 is all of them.
   constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100
   cells = lambda rows, columns: rows[[*columns]].map(_cell).rename(columns=columns)
   title = 'Agreement of each construction with the exact label in percent'
-  return {
+  tables = {
     'assumptions': Table(
       'Assumptions of the paper, and how close each is to failing or holding',
       cells(records[is_assumption], _ASSUMPTIONS),
@@ -184,6 +204,10 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
     ),
     'constructions': Table(title, cells(constructions, _CONSTRUCTIONS), 3),
   }
+  if is_masks.any():
+    of_masks = cells(records[is_masks].fillna({'masks': 'no number'}), _MASKS)
+    tables['masks'] = Table('[MASK]s before a text, after which a linear head can give every score', of_masks, 1)
+  return tables
 
 
 def _cell(value: Any) -> str:

@@ -138,7 +138,9 @@ def test_both_constructions_are_right_if_3_1_holds(tmp_path):
   cells = [table.frame.iloc[:, 0] for table in examine.STUDY.tables(load(workdir), None).values()]
   assert [*itertools.chain(*cells)] == [record['statement'] for record in records.values()]
   theorems = [f'Theorem {name} {kind}' for name in ('3.3', '3.6') for kind in ('enumerated', 'sampled')]
-  assert list(records) == ['Assumption 3.1', 'Assumption 3.2', 'Assumption 3.5', *theorems]
+  masks = ['joint law of masks', 'marginals of masks']
+  assert list(records) == ['Assumption 3.1', 'Assumption 3.2', 'Assumption 3.5', *theorems, *masks]
+  assert [records[name]['ranks'] for name in masks] == [[2], [2]]
   assert all(records[f'Assumption {name}']['holds'] for name in ('3.1', '3.2', '3.5'))
   for name in ('3.3', '3.6'):
     assert _right_everywhere(records, name)
@@ -160,6 +162,9 @@ def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
   assert witness == {'essential_states': [2, 3], 'prompt_states': [4], 'exhaustive': True}
   assert not records['Theorem 3.3']['exists'] and '3.1' in records['Theorem 3.3']['reason']
   assert _right_everywhere(records, '3.6')
+  masks = records['joint law of masks']
+  assert masks['masks'] == 2 and masks['proved']
+  assert masks['ranks'][0] == 3 and masks['singular_value_ratios'][0] < 1e-12
   assert program['exists'] is False and sum(program['certificate']['weight']) == pytest.approx(1)
   # Texts of 4 tokens whose label is no near tie.
   hmm, texts = exact_hmm(problem), all_texts(3, 4).tolist()
