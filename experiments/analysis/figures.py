@@ -39,14 +39,14 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against |H| by method and model; without the exact model and another BERT beside an untrained one."""
+  """Accuracy against |H| by method and model; beside an untrained BERT, 'exact' and 'other_bert' are left out."""
   if (records['model'] == 'untrained').any():
     records = records[records['model'].isin(['bert', 'untrained', 'own', 'none'])]
   figure, axes, records = _panel_of_figure_3('left', records, settings)
   if records['place'].min() <= 10 <= records['place'].max():
-    # Past |X| = 10 the emission rows cannot be independent.
+    # The paper's |X| is 10; past it the emission rows are dependent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-    axes.text(10, 1.01, '|H| = |X|', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
+    axes.text(10, 1.01, '|H| = 10', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
   _finish(figure, records, 'number of hidden states |H|')
   return figure
 
@@ -386,7 +386,7 @@ def counted(counts: list[int], unit: str, spread: bool = True) -> str:
 
 
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
-  """Write the figure in each of FORMATS, the same bytes for the same records."""
+  """Write the figure in each of FORMATS, the same bytes for the same records; return the paths."""
   paths = {extension: stem.with_suffix(f'.{extension}') for extension in FORMATS}
   for extension, path in paths.items():
     files.write_whole(path, as_bytes(figure, extension))

@@ -39,7 +39,8 @@ class Corrupt(SettingsError):
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   """Replace the file in one step: a reader, or a kill, sees the old content or the new.
 
-  Only process 0 writes, and nothing once it has lost the lock on a directory above.
+  Only process 0 writes, and nothing once it has lost the lock on a directory above. Raises StorageError if a local
+  write fails.
   """
   data = content.encode() if isinstance(content, str) else content
   if not locks.may_write(path):

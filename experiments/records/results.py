@@ -44,7 +44,7 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], other
 
 
 def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
-  """Write the settings of a run that begins, before others on record, so that a later run can report changed ones.
+  """Put the settings of a run first in `config.json`, and keep the others; raises as `configs` does.
 
   Remove the partial files of killed runs.
   """

@@ -27,7 +27,7 @@ _deferrals: list[None] = []
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
   """Handle the signals inside the block; call it in the main thread, as Python requires."""
-  before = {number: signal.signal(number, _answer) for number in _ANSWERED}
+  before = {number: signal.signal(number, _handle) for number in _ANSWERED}
   try:
     yield
   finally:
@@ -67,7 +67,7 @@ def raise_if_stopped() -> None:
     raise Stopped(received[0])
 
 
-def _answer(number: int, *_: object) -> None:
+def _handle(number: int, *_: object) -> None:
   """Handle the first signal: note it, and raise Stopped unless it has to wait."""
   _received.append(number)
   for each in _ANSWERED:

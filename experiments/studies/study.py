@@ -69,7 +69,7 @@ class Study(NamedTuple):
       raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
       valid = f'records written by {settings.experiment}'
-      raise SettingsError(f'{workdir / results.FILE_NAME} has unknown fields ({error!r}); valid are {valid}') from error
+      raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:

@@ -247,7 +247,10 @@ def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int
 def check_probs(
   field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
 ) -> None:
-  """Raise ValueError naming `field` unless `probs` has this shape and sums to 1 over `axis`; None for all axes."""
+  """Raise ValueError naming `field` unless `probs` are probabilities of this shape.
+
+  Entries are finite and nonnegative, and sum to 1 within 1e-5 over `axis`; None for all axes.
+  """
   if np.shape(probs) != shape:
     raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
   rows = np.asarray(probs, np.float64)

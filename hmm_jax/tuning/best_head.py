@@ -129,7 +129,7 @@ def _searched_heads(
     # Coordinates have unit covariance, so least squares are a product.
     given = [(coordinates.T @ (features @ start) / len(labels)).T.ravel() for start in starts]
     best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
-    both_starts = _ramp(rows_nxOxF, np.arange(len(labels)), 1.0), *best_given
+    both_starts = _hinge_head(rows_nxOxF, np.arange(len(labels)), 1.0), *best_given
     in_coordinates += [_searched(rows_nxOxF, start, max_rounds) for start in both_starts]
   return [to_coordinates @ head.reshape(num_classes, -1).T for head in in_coordinates]
 
@@ -217,7 +217,7 @@ def _searched(rows_nxOxF: np.ndarray, head: np.ndarray, max_rounds: int) -> np.n
       for _ in range(_STEPS):
         margins = (rows_nxOxF @ descended).min(1)
         ramp = scale * float(np.median(np.abs(margins)))
-        descended = _ramp(rows_nxOxF, np.flatnonzero(margins > -ramp), ramp)
+        descended = _hinge_head(rows_nxOxF, np.flatnonzero(margins > -ramp), ramp)
         count = _num_right(rows_nxOxF, descended)
         if count > best:
           head, best = descended, count
@@ -253,7 +253,7 @@ def _best_on_line(margins_nxO: np.ndarray, slopes_nxO: np.ndarray) -> tuple[floa
   return float(along), int(counts[first])
 
 
-def _ramp(rows_nxOxF: np.ndarray, kept: np.ndarray, margin: float) -> np.ndarray:
+def _hinge_head(rows_nxOxF: np.ndarray, kept: np.ndarray, margin: float) -> np.ndarray:
   """The head with the least sum of hinge losses at `margin` over the inputs `kept`; 0 where HiGHS gives up."""
   rows = rows_nxOxF[kept]
   count, others, size = rows.shape

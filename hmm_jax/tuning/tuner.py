@@ -202,7 +202,9 @@ class TuneState(NamedTuple):
 
 
 def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
-  """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays.
+  """The head's input for inputs [n, T], `batch_size` at a time, as numpy arrays; the inputs if a prompt is trained.
+
+  Raises ValueError if there are no inputs.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)

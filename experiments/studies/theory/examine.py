@@ -164,7 +164,7 @@ def _agreement(result: Comparison, possible: np.ndarray, in_region: np.ndarray, 
 
 
 def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
-  """Decide if one linear head on G_1 has the labels of all texts of a length that are no near tie."""
+  """Record if one linear head on G_1 gives every label whose gap is above `margin`; `exists` is None if undecided."""
   possible = enumeration.possible_texts(problem, length)
   clear = possible.selected(possible.gaps > margin)
   count = len(clear.labels)

@@ -170,6 +170,9 @@ def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
   hmm, texts = exact_hmm(problem), all_texts(3, 4).tolist()
   scores = np.array([exact_posterior(problem, hmm, text) for text in texts]) @ problem.task_weights[0]
   assert program['length'] == 4 and program['sequences'] == np.count_nonzero(np.abs(scores) > 1e-12)
+  proof, score = program['certificate'], dict(zip(map(tuple, texts), scores))
+  assert proof['label'] == [int(score[tuple(text)] < 0) for text in proof['tokens']]
+  assert proof['other'] == [1 - label for label in proof['label']]
 
 
 @pytest.mark.slow
