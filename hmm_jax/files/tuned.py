@@ -69,7 +69,9 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
   model, params, _ = models.load(folder / _MODEL)
   content, arrays = folders.read_json(folder / 'head.json'), folders.read_arrays(folder / 'head.safetensors')
   try:
-    head = _HEADS[content['head']](**content['fields'])
+    # JSON has lists for tuples.
+    fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
+    head = _HEADS[content['head']](**fields)
     prompt = content['prompt'] and Prompt(**content['prompt'])
     accuracy = float(content['accuracy'])
     # Names and order depend on no size.

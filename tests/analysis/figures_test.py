@@ -46,7 +46,7 @@ def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
   _, _, lines, *_ = _drawn(figures.figure_3_left, table_records() + untrained)
   assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
-  assert 'head, pretrained BERT' in lines and not any('exact G' in label for label in lines)
+  assert 'prompt, pretrained BERT' in lines and not any('exact G' in label for label in lines)
   _, _, lines, *_ = _drawn(figures.nearest_tokens, table_records())
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 

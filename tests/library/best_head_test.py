@@ -100,4 +100,4 @@ def test_the_limits_end_the_search():
 def test_the_hinge_head_counts_only_kept_inputs():
   rows = np.array([1.0, 1, -1, -1, -1]).reshape(5, 1, 1)
   for kept, head in ((3, 1), (5, -1)):
-    assert best_head._hinge_head(rows, np.arange(kept), 1.0) == pytest.approx([head])
+    assert best_head_lib._hinge_head(rows, np.arange(kept), 1.0) == pytest.approx([head])

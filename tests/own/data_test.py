@@ -134,7 +134,9 @@ def test_possible_documents_are_those_with_a_path():
 def test_a_process_that_cannot_serve_is_refused(monkeypatch, changes, says):
   """States that no text comes to, and texts that tell nothing of the cell of the label."""
   sizes = dict(num_states=(3,), memory__sizes=(2,), memory__cells=(2,), memory__label_cell=1)
-  settings = settings_of('smoke', 'memory_cells', **sizes, methods=('head',), distribution='mine-0123456789ab')
+  # A reference names its content, by which draws are shared.
+  reference = f'mine-{len(says or ""):012x}'
+  settings = settings_of('smoke', 'memory_cells', **sizes, methods=('head',), distribution=reference)
   monkeypatch.setitem(data._arrays_read, settings.distribution, MEMORY._replace(**changes)._asdict())
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
     checks.check_draws(settings)
