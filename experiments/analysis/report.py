@@ -74,7 +74,7 @@ _TITLES = {
     'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above'
   ),
   'values': (
-    'Differences in points from the first value of a field, paired by task within an HMM, unit of analysis: {unit}; '
+    'Differences in points from the first value of a field, paired by trial and task, unit of analysis: {unit}; '
     'p and detectable as above'
   ),
   'trends': (

@@ -128,10 +128,14 @@ def override(
     name = ''.join(named([flag]))
     lists.pop(name, None)
     if name in takes and (values := lists_lib.split(name, known[name], text)):
-      require(len(set(values)) == len(values), name, values, 'a list of distinct values')
+      require('' not in values, name, text, 'a list without an empty value')
       lists[name] = values
     else:
+      if name in known and known[name].type in (bool, int, float) and ',' in text:
+        raise SettingsError(f'{name} is {text!r}; valid is one value: {valid_values(known[name])}')
       others.append(word)
+  for name, values in lists.items():
+    require(len(set(values)) == len(values), name, values, 'a list of distinct values')
   return config, _parsed(config, others, known), lists
 
 

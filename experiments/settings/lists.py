@@ -18,6 +18,8 @@ MOST = 10_000
 # Fields outside the groups that decide records; a process has one value of the last.
 _ALONE = ('seed', 'distribution', 'corpus_file', 'model', 'own_head', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
+# Every record names these.
+_NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
 # What a given process or corpus sets.
 _SET_BY = {
   'hmm.num_tokens': 'distribution',
@@ -27,14 +29,13 @@ _SET_BY = {
 
 
 def decides(name: str, field: dataclasses.Field) -> bool:
-  """True if a scalar field of a grid of trials decides the bits of some record."""
-  is_scalar = field.type in (bool, int, float, str)
-  return is_scalar and (name in _ALONE or '.' in name and not {name, name.partition('.')[0]} & {*_RUNNING})
+  """True if a field of a grid of trials decides the bits of some record; those that records name are left out."""
+  return name in _ALONE or '.' in name and not {name, name.partition('.')[0]} & {*_RUNNING, *_NAMED}
 
 
 def takes_list(name: str, field: dataclasses.Field) -> bool:
   """True if a field of a grid of trials takes a list."""
-  return decides(name, field) and name != 'fast_compilation'
+  return decides(name, field) and field.type in (bool, int, float, str) and name != 'fast_compilation'
 
 
 def split(name: str, field: dataclasses.Field, text: str) -> tuple[Any, ...]:
@@ -44,9 +45,12 @@ def split(name: str, field: dataclasses.Field, text: str) -> tuple[Any, ...]:
 
 
 def _value(text: str, field: dataclasses.Field) -> Any:
+  if field.type is bool:
+    return {'true': True, 'false': False}.get(text.lower(), text)
   # The settings refuse a text for a number.
   with contextlib.suppress(ValueError, SyntaxError):
-    return text if field.type is str else ast.literal_eval(text)
+    value = ast.literal_eval(text)
+    return value if field.type is not str and isinstance(value, (bool, int, float)) else text
   return text
 
 
@@ -72,12 +76,14 @@ def column(name: str) -> str:
 def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   """The point of each of several settings: its values of the fields in which they differ.
 
-  What a given process or corpus sets, where these differ, is no field of its own.
+  A field that is the same wherever a given process or corpus is the same, is no field of its own. A tuple is a text.
   """
   if len(grid) < 2:
     return [{} for _ in grid]
   deciding = [name for name, field in fields(type(grid[0])) if decides(name, field)]
-  values = {name: [*map(operator.attrgetter(name), grid)] for name in deciding}
+  as_value = lambda value: ', '.join(map(str, value)) if isinstance(value, tuple) else value
+  values = {name: [as_value(operator.attrgetter(name)(settings)) for settings in grid] for name in deciding}
   differing = {name: some for name, some in values.items() if len(set(some)) > 1}
-  shown = [name for name in differing if _SET_BY.get(name) not in differing]
+  follows = lambda name, setter: len({*zip(values[setter], values[name])}) == len({*values[setter]})
+  shown = [name for name in differing if name not in _SET_BY or not follows(name, _SET_BY[name])]
   return [{name: values[name][index] for name in shown} for index in range(len(grid))]

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import textwrap
 from typing import Any
+import uuid
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,11 +30,12 @@ def new_folder(directory: Path) -> Iterator[pathlib.Path]:
 
   Raises ValueError if `directory` exists and is not an empty folder.
   """
-  path = pathlib.Path(os.path.expanduser(directory))
+  # A link leads to the folder that it names.
+  path = pathlib.Path(os.path.realpath(os.path.expanduser(directory)))
   if path.exists() and not (path.is_dir() and not any(path.iterdir())):
     raise ValueError(f'{str(path)!r} exists; valid is a new or an empty folder')
   path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.with_name(f'.{path.name}.{os.getpid()}.partial')
+  partial = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.partial')
   partial.mkdir()
   try:
     yield partial
@@ -69,7 +71,8 @@ def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
   """Write arrays as safetensors, with the metadata by which Hugging Face knows its own."""
   whole = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
   # safetensors writes a transposed view in memory order, and says nothing.
-  safetensors.numpy.save_file(whole, path, metadata={'format': 'pt'})
+  # `save_file` would leave a file that only its owner reads.
+  path.write_bytes(safetensors.numpy.save(whole, metadata={'format': 'pt'}))
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

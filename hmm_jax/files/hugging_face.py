@@ -33,21 +33,21 @@ _NAMES = {
   'scale': 'weight',
 }
 _QKV = 'query', 'key', 'value'
-# Their names of our fields, and the fields that they do not have.
+# Their names of our fields: integers and other numbers; and the fields that they do not have.
 _SIZES = {
   'num_layers': 'num_hidden_layers',
   'width': 'hidden_size',
   'num_heads': 'num_attention_heads',
   'ffn_width': 'intermediate_size',
   'max_positions': 'max_position_embeddings',
-  'dropout_rate': 'hidden_dropout_prob',
-  'init_stddev': 'initializer_range',
 }
-_OURS_ALONE = 'attention', 'scan_layers'
+_RATES = {'dropout_rate': 'hidden_dropout_prob', 'init_stddev': 'initializer_range'}
+_OURS_ALONE = {'attention': ('xla', 'cudnn'), 'scan_layers': (True, False)}
 # What the computation of ours may have.
 _DTYPES: dict[str, Any] = {jnp.dtype(dtype).name: dtype for dtype in (jnp.float32, jnp.bfloat16, jnp.float16)}
 # What our BERT has always, and theirs by default: a config without such a field has this value.
 _FIXED = {
+  'model_type': 'bert',
   'hidden_act': 'gelu',
   'layer_norm_eps': 1e-12,
   'position_embedding_type': 'absolute',
@@ -68,10 +68,10 @@ def config_of(bert: Bert) -> dict[str, Any]:
   """
   return {
     'architectures': ['BertForMaskedLM'],
-    'model_type': 'bert',
-    'vocab_size': bert.num_tokens + 1,
-    **{theirs: getattr(bert, ours) for ours, theirs in _SIZES.items()},
-    'attention_probs_dropout_prob': bert.dropout_rate,
+    'vocab_size': int(bert.num_tokens) + 1,
+    **{theirs: int(getattr(bert, ours)) for ours, theirs in _SIZES.items()},
+    **{theirs: float(getattr(bert, ours)) for ours, theirs in _RATES.items()},
+    'attention_probs_dropout_prob': float(bert.dropout_rate),
     'type_vocab_size': 1,
     'pad_token_id': None,  # A padding token's embedding would get no gradient.
     **_FIXED,
@@ -92,15 +92,22 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   _check('architectures', config.get('architectures'), ['BertForMaskedLM'])
   for name, value in _FIXED.items():
     _check(name, config.get(name, value), value)
-  sizes = {'num_tokens': _number(config, 'vocab_size') - 1}
-  sizes |= {ours: _number(config, theirs) for ours, theirs in _SIZES.items()}
+  sizes: dict[str, Any] = {ours: _size(config, theirs) for ours, theirs in _SIZES.items()}
+  sizes |= {'num_tokens': _size(config, 'vocab_size') - 1}
+  sizes |= {ours: _rate(config, theirs) for ours, theirs in _RATES.items()}
   _check('attention_probs_dropout_prob', config.get('attention_probs_dropout_prob'), sizes['dropout_rate'])
   # A model that was trained elsewhere has no such field.
-  own = config.get('hmm_jax', {'dtype': 'float32'})
+  own = config.get('hmm_jax', {'dtype': 'float32', 'attention': 'xla', 'scan_layers': False})
   try:
-    return Bert(**sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
+    is_known = all(own[name] in valid for name, valid in _OURS_ALONE.items())
+    bert = Bert(**sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
   except (KeyError, TypeError):
+    is_known = False
+  if not is_known:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
+  if bert.width % bert.num_heads:
+    raise ValueError(f'hidden_size of config.json is {bert.width}; valid are multiples of {bert.num_heads} heads')
+  return bert
 
 
 def _check(name: str, value: Any, valid: Any) -> None:
@@ -108,12 +115,30 @@ def _check(name: str, value: Any, valid: Any) -> None:
     raise ValueError(f'{name} of config.json is {value!r}; valid is {valid!r}')
 
 
-def _number(config: Mapping[str, Any], name: str) -> Any:
+def _size(config: Mapping[str, Any], name: str) -> int:
   value = config.get(name)
   # JSON has true for 1.
-  if not isinstance(value, (int, float)) or isinstance(value, bool):
-    raise ValueError(f'{name} of config.json is {value!r}; valid is a number')
+  if type(value) is not int or value < 1:
+    raise ValueError(f'{name} of config.json is {value!r}; valid is a positive integer')
   return value
+
+
+def _rate(config: Mapping[str, Any], name: str) -> float:
+  value: Any = config.get(name)
+  if type(value) not in (int, float) or not 0 <= value < 1:
+    raise ValueError(f'{name} of config.json is {value!r}; valid is from 0 to below 1')
+  return float(value)
+
+
+def check_params(bert: Bert, params: Any) -> None:
+  """Raise ValueError unless the tree has the arrays of a `Bert`, of floating-point numbers."""
+  expected = jax.eval_shape(lambda: bert.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
+  shapes = lambda tree: {path: np.shape(leaf) for path, leaf in flatten_dict(tree).items()}
+  is_floating = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.floating)
+  if not isinstance(params, Mapping) or shapes(params) != shapes(expected):
+    raise ValueError("params do not fit the model; valid is the tree 'params' of its variables")
+  if not all(map(is_floating, jax.tree.leaves(params))):
+    raise ValueError('params are not all floating-point; valid are the parameters of a model')
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
@@ -181,7 +206,9 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
-  if types is not None and types[0].any():
+  if types is not None and types.shape[1:] != (bert.width,):
+    raise ValueError(f'{TOKEN_TYPES} has shape {types.shape}; valid is [types, {bert.width}]')
+  if types is not None and types[:1].any():
     flat['position_embedding'] = flat['position_embedding'] + types[0]
   return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')
 

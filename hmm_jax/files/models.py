@@ -14,7 +14,7 @@ from hmm_jax.files.folders import Path
 from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel, MaskedLM
 
-_MASK = '[MASK]'
+_MASK, _WEIGHTS = '[MASK]', 'model.safetensors'
 _CARD = """---
 library_name: transformers
 ---
@@ -78,10 +78,8 @@ def save(
 
 
 def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
-  state = hugging_face.state_of(jax.device_get(params))
-  # Also refuses parameters of another shape.
-  hugging_face.params_of(model.bert, state, model.num_tokens)
-  folders.write_arrays(folder / 'model.safetensors', state)
+  hugging_face.check_params(model.bert, params)
+  folders.write_arrays(folder / _WEIGHTS, hugging_face.state_of(jax.device_get(params)))
   folders.write_json(folder / 'config.json', hugging_face.config_of(model.bert))
   folders.write_json(folder / 'tokenizer.json', _tokenizer(model.num_tokens))
   # Without these fields, AutoTokenizer makes a tokenizer that adds [CLS] and [SEP].
@@ -130,23 +128,25 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   folder = folders.existing_folder(directory)
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
-  if distribution is not None and not (folder / 'config.json').exists():
+  if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens), distribution, distribution
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
-  state = folders.read_arrays(folder / 'model.safetensors')
+  state = folders.read_arrays(folder / _WEIGHTS)
   return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens)), distribution
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
   if (folder / 'tokenizer.json').exists():
-    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens', [])
-    vocabulary = {token['content']: token['id'] for token in added}
+    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens')
+    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    vocabulary = {token.get('content'): token.get('id') for token in tokens}
   elif (folder / 'vocab.txt').exists():
     vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
   else:
     return last
   mask_id = vocabulary.get(_MASK)
-  if mask_id is None or not 0 <= mask_id <= last:
+  # JSON has true for 1.
+  if type(mask_id) is not int or not 0 <= mask_id <= last:
     raise ValueError(f'the id of {_MASK} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
   return mask_id

@@ -74,11 +74,17 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
     head = _HEADS[content['head']](**fields)
     prompt = content['prompt'] and Prompt(**content['prompt'])
     accuracy = float(content['accuracy'])
-    # Names and order depend on no size.
-    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, 0, 1))
-    trainable = {'head': jax.tree.unflatten(jax.tree.structure(shapes), [arrays[name] for name in _names(shapes)])}
-  except (KeyError, TypeError) as error:
-    raise ValueError(f'the head in {str(folder)!r} lacks or does not know {error}; valid is a folder of `Tuned.save`')
-  if prompt:
-    trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
+    rows = prompt.length if prompt else 0
+    expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, 1))}
+    named = [arrays[name] for name in _names(expected['head'])]
+    trainable = {'head': jax.tree.unflatten(jax.tree.structure(expected['head']), named)}
+    if prompt:
+      trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
+      expected['prompt'] = jax.ShapeDtypeStruct((rows, model.embedding_size(params)), np.float32)
+  except (AttributeError, KeyError, TypeError) as error:
+    raise ValueError(f'{str(folder)!r} lacks or does not know {error}; valid is a folder of `Tuned.save`')
+  for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
+    # Only the head's row for each position depends on the length of the texts.
+    if found.shape != of_shape.shape and name != 'head.positions':
+      raise ValueError(f'{name} in {str(folder)!r} has shape {found.shape}; valid by head.json is {of_shape.shape}')
   return Tuner(model, head, prompt), params, trainable, accuracy

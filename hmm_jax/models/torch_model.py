@@ -52,9 +52,15 @@ def from_torch(
   import torch
 
   module.eval().requires_grad_(False)
-  words = embed or module.get_input_embeddings()
   probs = predict or (lambda embeddings: module(inputs_embeds=embeddings).logits[..., :num_tokens].softmax(-1))
-  embeddings = words(torch.zeros((1, 1), dtype=torch.int64))
+  try:
+    words = embed or module.get_input_embeddings()
+    embeddings = words(torch.full((1, 1), num_tokens))
+  except Exception as error:  # torch raises anything.
+    reason = f'{type(error).__name__}: {error}'
+    raise ValueError(f'module does not embed [MASK], id {num_tokens} ({reason}); valid is one that does, or `embed`')
+  if embeddings.dtype not in (torch.float32, torch.float64):
+    raise ValueError(f'module computes in {embeddings.dtype}; valid is float32: module.float()')
   for name, output, width in (('embed', embeddings, None), ('predict', probs(embeddings), num_tokens)):
     if output.ndim != 3 or output.shape[:2] != (1, 1) or width not in (None, output.shape[-1]):
       raise ValueError(f'{name} returns shape {tuple(output.shape)} for one token; valid is (1, 1, {width or "E"})')

@@ -57,7 +57,7 @@ def test_an_exact_model_is_its_distribution(tmp_path):
 def tuned(head, prompt=None):
   """A `Tuned` of random numbers on the exact model."""
   hmm, tuner = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7), Tuner(hj.ExactModel(7), head, prompt)
-  parameters = {'head': head.init(jax.random.key(1), 7, 2, 5)}
+  parameters = {'head': head.init(jax.random.key(1), 7, prompt.length if prompt else 0, 5)}
   if prompt:
     parameters['prompt'] = prompt.init(jax.random.key(2), tuner.model, hmm)
   return hj.Tuned(jax.tree.map(lambda x: np.asarray(x)[None], parameters), 0.75, tuner, hmm)
@@ -99,12 +99,16 @@ def edited(path, **fields):
   (
     ({'architectures': ['GPT2LMHeadModel']}, r"architectures .*'GPT2LMHeadModel'.*; valid is \['BertForMaskedLM'\]"),
     ({'hidden_act': 'relu'}, "hidden_act of config.json is 'relu'; valid is 'gelu'"),
-    ({'hidden_size': '12'}, "hidden_size of config.json is '12'; valid is a number"),
+    ({'hidden_size': '12'}, "hidden_size of config.json is '12'; valid is a positive integer"),
+    ({'num_hidden_layers': True}, 'num_hidden_layers of config.json is True; valid is a positive integer'),
+    ({'model_type': 'roberta'}, "model_type of config.json is 'roberta'; valid is 'bert'"),
     ({'hidden_size': 24}, 'has shape .*; valid by config.json'),
+    ({'hidden_size': 13}, 'hidden_size of config.json is 13; valid are multiples of 3 heads'),
     ({'attention_probs_dropout_prob': 0.5}, 'attention_probs_dropout_prob of config.json is 0.5; valid is 0.1'),
     ({'num_hidden_layers': 1}, 'the weights have bert.encoder.layer.1'),
     ({'num_hidden_layers': 3}, 'the weights lack bert.encoder.layer.2'),
     ({'hmm_jax': {'dtype': 'int8'}}, 'hmm_jax of config.json'),
+    ({'hmm_jax': {'dtype': 'float32', 'attention': 'flash', 'scan_layers': False}}, 'hmm_jax of config.json'),
   ),
 )
 def test_another_architecture_is_refused_by_its_field(fields, sentence, folder):
@@ -122,10 +126,16 @@ def test_a_truncated_file_is_refused_by_its_path(name, folder):
 
 
 @pytest.mark.parametrize(
-  ('change', 'sentence'), (({'head': 'Cubic'}, 'Cubic'), ({'fields': {'classes': 2}}, 'classes'))
+  ('change', 'sentence'),
+  (
+    ({'head': 'Cubic'}, 'Cubic'),
+    ({'fields': {'classes': 2}}, 'classes'),
+    ({'fields': {'num_classes': 9}}, r'head.weights .* has shape \(7, 2\); valid by head.json is \(7, 9\)'),
+    ({'prompt': {'length': 3, 'scale': 0.5, 'place': 0}}, r'prompt .* has shape \(2, 3\); valid .* is \(3, 3\)'),
+  ),
 )
-def test_an_unknown_head_is_refused(change, sentence, tmp_path):
-  tuned(hj.Linear(2)).save(tmp_path / 'tuned')
+def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_path):
+  tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
   edited(tmp_path / 'tuned/head.json', **change)
   with pytest.raises(ValueError, match=sentence):
     hj.load_tuned(tmp_path / 'tuned')
@@ -147,11 +157,29 @@ def test_a_folder_is_written_whole_or_not_at_all(folder):
     hj.save(folder, MODEL, PARAMS)
   with pytest.raises(ValueError, match='model is a Own; valid are'):
     hj.save(folder.parent / 'own', Own(7), ())
-  with pytest.raises(ValueError, match='has shape'):
-    hj.save(folder.parent / 'wide', hj.BertModel(BERT.clone(width=24)), PARAMS)
+  integers = jax.tree.map(lambda leaf: leaf.astype(int), PARAMS)
+  for params, model in ((PARAMS, hj.BertModel(BERT.clone(width=24))), ({'params': PARAMS}, MODEL), (integers, MODEL)):
+    with pytest.raises(ValueError, match='^params '):
+      hj.save(folder.parent / 'other', model, params)
   with pytest.raises(FileNotFoundError, match='there is no folder'):
     hj.load(folder.parent / 'gone')
   assert sorted(folder.parent.iterdir()) == before
+
+
+def test_a_lost_config_makes_no_exact_model(tmp_path):
+  hj.save(tmp_path / 'model', MODEL, PARAMS, hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7))
+  (tmp_path / 'model/config.json').unlink()
+  with pytest.raises(FileNotFoundError, match='config.json'):
+    hj.load(tmp_path / 'model')
+
+
+def test_a_link_leads_to_its_folder_and_all_may_read_the_files(tmp_path):
+  (tmp_path / 'real').mkdir()
+  (tmp_path / 'link').symlink_to(tmp_path / 'real')
+  hj.save(tmp_path / 'link', MODEL, PARAMS)
+  assert (tmp_path / 'link').is_symlink()
+  modes = {path.stat().st_mode for path in (tmp_path / 'real').iterdir()}
+  assert len(modes) == 1
 
 
 def test_a_transposed_kernel_is_written_in_the_order_of_its_rows(folder):
@@ -192,5 +220,9 @@ def test_a_torch_module_tunes_as_the_model_that_it_holds(folder):
 @pytest.mark.parity
 def test_a_torch_function_of_another_shape_is_refused():
   torch = pytest.importorskip('torch', reason="needs torch: pip install -e '.[parity]'")
+  with pytest.raises(ValueError, match=r'module does not embed \[MASK\], id 3 \(IndexError'):
+    hj.from_torch(torch.nn.Linear(2, 3), 3, embed=torch.nn.Embedding(3, 2))
+  with pytest.raises(ValueError, match=r'module computes in torch.float16; valid is float32'):
+    hj.from_torch(torch.nn.Linear(2, 3), 3, embed=torch.nn.Embedding(4, 2).half())
   with pytest.raises(ValueError, match=r'predict returns shape \(1, 1, 2\) for one token; valid is \(1, 1, 3\)'):
     hj.from_torch(torch.nn.Linear(2, 3), 3, embed=lambda ids: torch.zeros(*ids.shape, 2), predict=lambda x: x)

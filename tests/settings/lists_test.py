@@ -107,9 +107,11 @@ def test_a_file_may_have_a_comma_in_its_name(tmp_path, monkeypatch):
     ('--config.downstream.num_train=30,8', r'^at downstream.num_train=8: head.warmup_steps is 4; valid is below the 2'),
     ('--config.seed=1,1', r'^seed is \(1, 1\); valid is a list of distinct values'),
     ('--config.seed=1,x', r"^at seed=x: seed is 'x'; valid is an int"),
-    ('--config.figure.width=3,4', r"figure.width.*'3,4'; valid is a number"),
-    ('--config.num_trials=1,2', r"num_trials.*'1,2'; valid is an int"),
-    ('--config.fast_compilation=True,False', r"fast_compilation.*'True,False'.*; valid is True or False"),
+    ('--config.figure.width=3,4', r"^figure.width is '3,4'; valid is one value: a number"),
+    ('--config.num_trials=1,2', r"^num_trials is '1,2'; valid is one value: an int"),
+    ('--config.fast_compilation=True,False', r"^fast_compilation is 'True,False'; valid is one value: True or False"),
+    ('--config.distribution=mess3,', r"^distribution is 'mess3,'; valid is a list without an empty value"),
+    ('--config.prompt.length=1,[2]', r"^at prompt.length=\[2\]: prompt.length is '\[2\]'; valid is an int"),
     ('--config.seed=1,2 --config.num_trials=5000', r'trials of the grid is 20000; valid is at most 10,000'),
   ],
 )
@@ -120,5 +122,19 @@ def test_grids_that_cannot_run_are_refused(words, says):
 
 
 def test_only_grids_of_trials_take_lists():
-  with pytest.raises(SettingsError, match=r"seed.*'1,2'; valid is an int"):
+  with pytest.raises(SettingsError, match=r"^seed is '1,2'; valid is one value: an int"):
     _grid('--config.seed=1,2', config='--config=theory:smoke')
+
+
+def test_fields_in_which_settings_differ_have_a_column():
+  """Also a tuple, as a text; and the vocabulary of two draws beside a process, which sets its own."""
+  flags = '', 'on_test.ridges=1e-6', 'hmm.num_tokens=12', 'hmm.num_tokens=3 distribution=mess3'
+  plain, ridges, wide, given = (_grid(*(f'--config.{word}' for word in words.split()))[0] for words in flags)
+  (ridge,) = {*points([plain, ridges])[1].values()}
+  assert ridge == '1e-06'
+  assert points([plain, wide, given])[1] == {'hmm.num_tokens': 12, 'distribution': ''}
+  assert points([plain, given])[1].keys() == {'distribution'}
+
+
+def test_a_list_of_booleans_is_written_as_one_is():
+  assert [settings.memory.joint_prior for settings in _grid('--config.memory.joint_prior=true,False')] == [True, False]
