@@ -83,7 +83,6 @@ def draw(
   task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
-  order = jax.random.permutation(jax.random.fold_in(key_tasks, _FIRST_PARTITION + d.partition), settings.hmm.num_tokens)
   names = ('train', 'validation', 'test')
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None
@@ -98,8 +97,15 @@ def draw(
     concentration_name='read_probability' if reads_cells else 'entropy',
     most_concentration=1.0 if reads_cells else math.log(max(point.num_states, 2)),
     label_probs=label_probs,
-    token_classes=nested_classes(order.tolist(), d.token_classes) if d.token_classes else (),
+    token_classes=_token_classes(settings, key_tasks) if d.token_classes else (),
   )
+
+
+def _token_classes(settings: Settings, key_tasks: Array) -> tuple[int, ...]:
+  """The class of each token in the partition of the settings, in an order of its own."""
+  d = settings.downstream
+  order = jax.random.permutation(jax.random.fold_in(key_tasks, _FIRST_PARTITION + d.partition), settings.hmm.num_tokens)
+  return nested_classes(order.tolist(), d.token_classes)
 
 
 def nested_classes(order: list[int], count: int) -> tuple[int, ...]:
