@@ -76,7 +76,7 @@ def column(name: str) -> str:
 def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   """The point of each of several settings: its values of the fields in which they differ.
 
-  A field that is the same wherever a given process or corpus is the same, is no field of its own. A tuple is a text.
+  Fields that a given process or corpus sets are left out. A tuple becomes a text with commas.
   """
   if len(grid) < 2:
     return [{} for _ in grid]

@@ -108,7 +108,8 @@ def _tokenizer(num_tokens: int) -> dict[str, Any]:
 def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   """The model of a folder, its parameters, and the distribution it was pretrained on or None.
 
-  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if that holds each number. A
+  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is
+  exact in it. A
   `BertForMaskedLM` that was trained elsewhere is read too. The embedding of its first token type is added to the
   positions. If its [MASK], by the tokenizer, is not the last token, the ids above it fall by one. Without a tokenizer
   the last token is taken for [MASK].

@@ -15,7 +15,7 @@ _MARKERS, _DASHES = 'os^Dv', ('-', '--', '-.', ':', '-')
 
 @converted
 def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None) -> Any:
-  """Draw laws of three states as points of a triangle, state 0 left, 1 right, 2 on top; return the axes.
+  """Draw distributions over three states as points of a triangle, state 0 left, 1 right, 2 on top; return the axes.
 
   The beliefs of a process over all its texts are its mixed-state presentation, for mess3 a fractal (Shai et al. 2024).
 
@@ -46,7 +46,7 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   """Draw a number against the layer, one line for each model, beside controls without layers; return the axes.
 
   Args:
-    table: by name, for a model a mapping from layer to its number, such as an R^2, for a control its number. A number
+    table: by name, the mapping of a model from layer to a number such as R^2, or the number of a control. A number
       may be a pair, (mean, half of its interval): then the interval is a bar or a band.
     ax: matplotlib axes; new ones if None.
 

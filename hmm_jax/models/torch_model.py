@@ -24,8 +24,8 @@ def from_torch(
 ) -> 'TorchModel':
   """A torch module, frozen and in evaluation mode, as the model that heads, prompts and probes are tuned on.
 
-  Its parameters stay in torch, so that JAX's are `()`: `hj.tune(model, (), hmm, task)`. The module runs on its own
-  device in float32; every call crosses from JAX to torch and back.
+  Its parameters stay in torch, so that JAX's are `()`: `hj.tune(model, (), hmm, task)`. The functions receive tensors
+  on the CPU, embeddings in float32, and results come back in float32; every call crosses from JAX to torch and back.
 
   Args:
     module: any; without `embed` and `predict` a masked language model of Hugging Face's transformers.
@@ -36,7 +36,8 @@ def from_torch(
 
   Raises:
     ImportError: torch is not installed.
-    ValueError: `embed` or `predict` returns another shape for a text of one token.
+    ValueError: the module cannot embed [MASK], its embeddings are of half precision, or `embed` or `predict` returns
+      another shape for a text of one token.
 
   Example, with functions of its own in place of a masked language model:
 
