@@ -35,7 +35,11 @@ _GRIDS = {
     {'pretrain.optimizer': ('adamw', 'muon'), 'pretrain.learning_rate': ('1e-3', '2e-3')},
     ('save', 4),
   ),
-  'data': (_ON_BERT, {'distribution': ('mess3', 'ginc'), 'downstream.num_train': ('64', '128')}, ('save', 4)),
+  'data': (
+    ('--config.models=exact', '--config.methods=head'),
+    {'distribution': ('mess3', 'ginc'), 'downstream.num_train': ('64', '128')},
+    ('tuning', 3),
+  ),
 }
 
 
