@@ -202,7 +202,7 @@ def _differences(
 
 
 def between_values(places: Places) -> ByTitle:
-  """Differences of each method on each model from the first value of a field, paired by task within an HMM.
+  """Differences of each method on each model from the first value of a field, paired by trial and task.
 
   A field that does not decide the records has none, nor have seeds and processes, which share no HMM.
   """

@@ -42,8 +42,9 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   for settings in grid:
     pretraining.check_machine(settings)
     data.read_kept(settings, workdir)
-  recorded, columns = results.load(workdir), [*map(lists.column, lists.points(grid)[0])]
-  values_of = {lists.text(point): [*point.values()] for point in lists.points(grid)}
+  recorded, points = results.load(workdir), lists.points(grid)
+  columns = [*map(lists.column, points[0])]
+  values_of = {lists.text(point): [*point.values()] for point in points}
   name_of = lambda record: json.dumps([record.get('trial_id'), *map(record.get, columns)])
   names = [json.dumps([trial.id, *values_of[trial.label]]) for trial in trials(*grid)]
   on_record = set(map(name_of, recorded))

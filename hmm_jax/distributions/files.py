@@ -86,14 +86,21 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
     OSError: there is no such file, or it cannot be opened.
   """
   path = _checked(path)
-  try:
+  with readable(path, 'an intact file of named arrays'):
     return _read_npz(path) if path.suffix == '.npz' else _read_json(path)
+
+
+@contextlib.contextmanager
+def readable(path: pathlib.Path, valid: str) -> Iterator[None]:
+  """Raise a ValueError of one sentence, with the path and the reason, for whatever the block raises but OSError."""
+  try:
+    yield
   except OSError:
     raise
   # A damaged file can raise any exception, and numpy may put its content in the message.
   except Exception as error:
     reason = textwrap.shorten(str(error) or type(error).__name__, 300)
-    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is an intact file of named arrays')
+    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is {valid}')
 
 
 def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import shutil
-import textwrap
 from typing import Any
 import uuid
 
@@ -15,11 +14,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from hmm_jax.distributions.files import open_regular
+from hmm_jax.distributions.files import open_regular, readable
 
 Path = str | pathlib.Path
 # Bytes of a file of JSON, and of arrays: a model of 17 billion float32 parameters.
 _MAX_JSON, _MAX_ARRAYS = 2**27, 2**36
+_INTACT = 'an intact file'
 # numpy alone does not know bfloat16.
 _DTYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'BF16': jnp.bfloat16}
 
@@ -60,7 +60,7 @@ def write_json(path: pathlib.Path, content: Any) -> None:
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
   """The object of a JSON file; raises ValueError with the path if it is something else or damaged."""
-  with _readable(path), open_regular(path, _MAX_JSON) as file:
+  with readable(path, _INTACT), open_regular(path, _MAX_JSON) as file:
     content = json.loads(file.read())
     if not isinstance(content, dict):
       raise ValueError(f'it holds a {type(content).__name__}')
@@ -77,20 +77,8 @@ def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   """The arrays of a safetensors file; raises ValueError with the path if it is damaged or has other numbers."""
-  with _readable(path), open_regular(path, _MAX_ARRAYS) as file:
+  with readable(path, _INTACT), open_regular(path, _MAX_ARRAYS) as file:
     return {
       name: np.frombuffer(view['data'], _DTYPES[view['dtype']]).reshape(view['shape'])
       for name, view in safetensors.deserialize(file.read())
     }
-
-
-@contextlib.contextmanager
-def _readable(path: pathlib.Path) -> Iterator[None]:
-  try:
-    yield
-  except OSError:
-    raise
-  # A damaged file can raise any exception.
-  except Exception as error:
-    reason = textwrap.shorten(str(error) or type(error).__name__, 300)
-    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is an intact file')

@@ -130,12 +130,16 @@ def _rate(config: Mapping[str, Any], name: str) -> float:
   return float(value)
 
 
+def _shapes(bert: Bert) -> Any:
+  """The tree of its parameters, of shapes."""
+  return jax.eval_shape(lambda: bert.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
+
+
 def check_params(bert: Bert, params: Any) -> None:
   """Raise ValueError unless the tree has the arrays of a `Bert`, of floating-point numbers."""
-  expected = jax.eval_shape(lambda: bert.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
   shapes = lambda tree: {path: np.shape(leaf) for path, leaf in flatten_dict(tree).items()}
   is_floating = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.floating)
-  if not isinstance(params, Mapping) or shapes(params) != shapes(expected):
+  if not isinstance(params, Mapping) or shapes(params) != shapes(_shapes(bert)):
     raise ValueError("params do not fit the model; valid is the tree 'params' of its variables")
   if not all(map(is_floating, jax.tree.leaves(params))):
     raise ValueError('params are not all floating-point; valid are the parameters of a model')
@@ -147,15 +151,16 @@ def named(params: Any) -> dict[str, np.ndarray]:
   for path, leaf in flatten_dict(unrolled(params), sep='.').items():
     # torch multiplies by the transpose.
     values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
-    name = _theirs(path)
-    parts = zip(_QKV, np.split(values, 3)) if '.qkv.' in name else [('', values)]
-    by_name |= {name.replace('qkv', f'attention.self.{part}'): rows for part, rows in parts}
+    names = _their_names(path)
+    by_name |= zip(names, np.split(values, len(names)))
   return by_name
 
 
-def _theirs(path: str) -> str:
+def _their_names(path: str) -> list[str]:
+  """Their name of an array of ours; their three of ours for queries, keys and values."""
   # All names in one pass, so that none is replaced within another.
-  return re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
+  name = re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
+  return [name.replace('qkv', f'attention.self.{part}') for part in _QKV] if '.qkv.' in name else [name]
 
 
 def state_of(params: Any) -> dict[str, np.ndarray]:
@@ -187,16 +192,13 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   """
   left = {name: values for name, values in state.items() if not _UNREAD.match(name)}
   types = left.pop(TOKEN_TYPES, None)
-  unrolled = bert.clone(scan_layers=False)
-  shapes = jax.eval_shape(lambda: unrolled.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
   flat: dict[str, np.ndarray] = {}
-  for path, shape in flatten_dict(shapes, sep='.').items():
-    name = _theirs(path)
-    names = [name.replace('qkv', f'attention.self.{part}') for part in _QKV] if '.qkv.' in name else [name]
+  for path, shape in flatten_dict(_shapes(bert.clone(scan_layers=False)), sep='.').items():
+    names = _their_names(path)
     missing = [name for name in names if name not in left]
     if missing:
       raise ValueError(f'the weights lack {missing[0]}; valid are those of a BertForMaskedLM')
-    values = np.concatenate([left.pop(name) for name in names]) if len(names) > 1 else left.pop(name)
+    values = np.concatenate([left.pop(name) for name in names])
     values = values.T if path.endswith('kernel') else values
     if values.shape != shape.shape:
       raise ValueError(f'{names[0]} has shape {values.shape}, by our axes; valid by config.json is {shape.shape}')

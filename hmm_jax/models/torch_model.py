@@ -88,7 +88,7 @@ class TorchModel(MaskedLM):
 
   def embed(self, params: Any, tokens: Array) -> Array:
     del params
-    return _call(self._embed, (*tokens.shape, self.width), tokens)
+    return _call(self._embed, 1, (*tokens.shape, self.width), tokens)
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     del params
@@ -115,25 +115,21 @@ class TorchModel(MaskedLM):
     return slope.numpy(force=True)
 
 
-def _call(function: Callable[..., np.ndarray], shape: tuple[int, ...], *arrays: Array) -> Array:
-  """Call torch with arrays [..., T, ...] as [B, T, ...]; the result has this shape and is float32."""
-  num_batch = len(shape) - 2
+def _call(function: Callable[..., np.ndarray], axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:
+  """Call torch with arrays whose axes before the last `axes` are one; the result has this shape and is float32."""
 
   def flat(*arrays: Any) -> np.ndarray:
     # vmap adds axes in front.
-    extra = np.ndim(arrays[0]) - arrays_ndim
-    lead = np.shape(arrays[0])[: num_batch + extra]
-    rows = (np.asarray(x).reshape(-1, *np.shape(x)[num_batch + extra :]) for x in arrays)
-    result = function(*rows)
-    return result.reshape(*lead, *result.shape[1:]).astype(np.float32)
+    batch = np.shape(arrays[0])[:-axes]
+    result = function(*(np.reshape(x, (-1, *np.shape(x)[-axes:])) for x in arrays))
+    return result.reshape(*batch, *result.shape[1:]).astype(np.float32)
 
-  arrays_ndim = arrays[0].ndim
   return jax.pure_callback(flat, jax.ShapeDtypeStruct(shape, jnp.float32), *arrays, vmap_method='broadcast_all')
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _probs(model: TorchModel, embeddings: Array) -> Array:
-  return _call(model._predict, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
+  return _call(model._predict, 2, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
 
 
 def _forward(model: TorchModel, embeddings: Array) -> tuple[Array, Array]:
@@ -141,7 +137,7 @@ def _forward(model: TorchModel, embeddings: Array) -> tuple[Array, Array]:
 
 
 def _backward(model: TorchModel, embeddings: Array, slopes: Array) -> tuple[Array]:
-  return (_call(model._pull_back, embeddings.shape, embeddings.astype(jnp.float32), slopes),)
+  return (_call(model._pull_back, 2, embeddings.shape, embeddings.astype(jnp.float32), slopes),)
 
 
 _probs.defvjp(_forward, _backward)
