@@ -130,6 +130,13 @@ def without_optimisation():
     yield
 
 
+@pytest.fixture(scope='module')
+def cheap_commands():
+  """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
+  with compiling_fast(), contextlib.chdir(ROOT):
+    yield
+
+
 @contextlib.contextmanager
 def compiling_fast():
   """Compile without XLA optimisation: small programs cost more to optimise than to run."""

@@ -1,7 +1,5 @@
 """The command line: the whole path at smoke scale, its list and help, and what a second or a killed run does."""
 
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -11,11 +9,12 @@ import sys
 import types
 from typing import NamedTuple
 
-from conftest import compiling_fast, ROOT
+from conftest import ROOT
 from faults.processes import Moment, Run
 import jax
 import numpy as np
 import pytest
+from run_cases import finished_command, run_command
 from schema_cases import kinds_of
 from settings_cases import settings_of
 
@@ -32,7 +31,7 @@ from experiments.studies.registry import EXPERIMENTS
 from hmm_jax.distributions.files import save_distribution
 from hmm_jax.distributions.sampling import sample_corpus
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'
 SHARED = (
@@ -61,37 +60,15 @@ class Finished(NamedTuple):
   prompt_files: dict[str, bytes]
 
 
-@pytest.fixture(scope='module', autouse=True)
-def cheap():
-  """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
-  with compiling_fast(), contextlib.chdir(ROOT):
-    yield
-
-
-def _run(*arguments):
-  """The exit code, standard output and standard error."""
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    code = main_lib.main(['main', *arguments])
-  return code, out.getvalue(), err.getvalue()
-
-
-def _finish(*arguments):
-  """The output of a run that must succeed."""
-  code, out, err = _run(*arguments)
-  assert code == 0, err
-  return out
-
-
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
-  _finish(*MEMORY, f'--workdir={workdir}')
+  finished_command(*MEMORY, f'--workdir={workdir}')
   memory_files = _files(workdir)
   # Without merged records, trials of several experiments lie in one workdir.
   for name in ('results.jsonl', 'config.json'):
     (workdir / name).unlink()
-  _finish(*PROMPT, f'--workdir={workdir}')
+  finished_command(*PROMPT, f'--workdir={workdir}')
   return Finished(workdir, memory_files, _files(workdir))
 
 
@@ -149,7 +126,7 @@ def test_a_second_run_only_reports(finished):
   """The same command again changes no file but the report, which is the same."""
   times = lambda: {path: path.stat().st_mtime_ns for path in finished.workdir.glob('trials/*/*')}
   before = times()
-  assert 'pretraining' not in _finish(*PROMPT, f'--workdir={finished.workdir}')
+  assert 'pretraining' not in finished_command(*PROMPT, f'--workdir={finished.workdir}')
   assert _files(finished.workdir) == finished.prompt_files
   assert times() == before
 
@@ -166,7 +143,7 @@ def test_a_folder_of_records_is_verified(recorded):
   """Its trials are run again, pretraining included, to the same bits; the folder is as it was."""
   contents = lambda: {path: path.read_bytes() for path in recorded.rglob('*') if path.is_file()}
   before = contents()
-  printed = _finish('--mode=verify', f'--workdir={recorded}')
+  printed = finished_command('--mode=verify', f'--workdir={recorded}')
   assert 'pretraining 40/40' in printed and '12 records of 1 trials' in printed
   assert contents() == before
 
@@ -175,14 +152,16 @@ def test_a_tampered_record_is_not_verified(finished, recorded):
   """Exit code 1, for a number that was changed."""
   first, *others = _records(finished.prompt_files)
   (recorded / 'results.jsonl').write_text('\n'.join(map(json.dumps, [first | {'accuracy': 2.0}, *others])))
-  code, _, err = _run('--mode=verify', f'--workdir={recorded}', f'--pretrained={finished.workdir / "pretrained"}')
+  code, _, err = run_command(
+    '--mode=verify', f'--workdir={recorded}', f'--pretrained={finished.workdir / "pretrained"}'
+  )
   assert code == 1 and 'accuracy' in err
 
 
 def test_report_needs_only_records(finished, tmp_path):
   """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
   (tmp_path / 'results.jsonl').write_bytes(finished.prompt_files['results.jsonl'])
-  _finish(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
+  finished_command(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
   for name in _drawn('figure_3_left') | {'table.txt'}:
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
 
@@ -203,7 +182,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch
   monkeypatch.setenv('PYTHONPATH', str(ROOT))
   assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
   assert not (workdir / 'results.jsonl').exists()
-  _finish(*command)
+  finished_command(*command)
   # Beside them lie arrays that only the other experiment asked for.
   made = _files(workdir)
   assert {name: made[name] for name in finished.memory_files} == finished.memory_files
@@ -219,7 +198,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
   save_distribution(tmp_path / 'drawn.json', hmm)
   np.save(tmp_path / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
   given = f'--config.distribution={tmp_path / "drawn.json"}', f'--config.corpus_file={tmp_path / "tokens.npy"}'
-  _finish(SMOKE, *SHARED, *given, f'--workdir={tmp_path / "run"}')
+  finished_command(SMOKE, *SHARED, *given, f'--workdir={tmp_path / "run"}')
   named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))
   records, expected = _records(_files(tmp_path / 'run')), _records(finished.prompt_files)
   names = {record.pop(field).rpartition('-')[0] for record in records for field in ('distribution', 'corpus_file')}
@@ -230,11 +209,11 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
 def test_a_run_resumes_after_its_time_budget_to_the_same_bits(finished, tmp_path):
   """Pretraining stops at its next checkpoint, with exit code 0 and what is left in the last line; then it goes on."""
   budget = (*PROMPT, f'--workdir={tmp_path}', '--config.time_budget=1e-9')
-  *_, last = _finish(*budget).splitlines()
+  *_, last = finished_command(*budget).splitlines()
   assert last.startswith('0 of 1 trials')
   (checkpoint,) = tmp_path.glob('pretrained/*/checkpoints/*')
   assert checkpoint.name == '20' and not (tmp_path / 'table.txt').exists()
-  assert 'pretraining 40/40' in _finish(*budget)
+  assert 'pretraining 40/40' in finished_command(*budget)
   made, whole = _files(tmp_path), finished.prompt_files
   assert _records(made) == _records(whole) and {name: whole[name] for name in made} == made
   (timing,) = tmp_path.glob('trials/*/timing.jsonl')
@@ -243,7 +222,7 @@ def test_a_run_resumes_after_its_time_budget_to_the_same_bits(finished, tmp_path
 
 def test_the_experiments_are_listed():
   """Each with its scales."""
-  printed = _finish('--list')
+  printed = finished_command('--list')
   for name in EXPERIMENTS:
     assert f'{name}  [{", ".join(config_lib.shipped(name)["SCALES"])}]\n' in printed
 
@@ -254,7 +233,7 @@ def test_help_names_every_field():
     text = help_text.fields_text(config_lib.load(name, EXPERIMENTS), {}, registry.SETTINGS, registry.GRIDS)
     for field, _ in config_lib.fields(registry.SETTINGS[name]):
       assert text.count(f'  {field} = ') == 1, (name, field)
-  assert '  seed = 5\n' in _finish('--help', SMOKE, '--config.seed=5')
+  assert '  seed = 5\n' in finished_command('--help', SMOKE, '--config.seed=5')
 
 
 def test_own_functions_are_imported_once_jax_is_configured(monkeypatch):

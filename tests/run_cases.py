@@ -1,5 +1,6 @@
 """Small runs, what damages their files, and the lock of another machine: what tests of records and of runs share."""
 
+import contextlib
 import io
 import os
 
@@ -7,6 +8,7 @@ import numpy as np
 import rich.console
 from settings_cases import settings_of
 
+from experiments import main as main_lib
 from experiments.pipeline import trial as trial_lib
 from experiments.records import trials
 from experiments.runtime import locks
@@ -42,6 +44,21 @@ def finished_study(study, settings, workdir):
   study.run(settings, workdir, reporter)
   study.show(settings, workdir, reporter)
   return reporter.console.file.getvalue()
+
+
+def run_command(*arguments):
+  """The exit code, standard output and standard error of a command line."""
+  out, err = io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    code = main_lib.main(['main', *arguments])
+  return code, out.getvalue(), err.getvalue()
+
+
+def finished_command(*arguments):
+  """The output of a command line that must succeed."""
+  code, out, err = run_command(*arguments)
+  assert code == 0, err
+  return out
 
 
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):

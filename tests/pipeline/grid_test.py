@@ -1,22 +1,20 @@
 """Grids with lists: what their trials share, and that they equal their points run apart, after a kill too."""
 
 import collections
-import contextlib
-import io
 import itertools
 import json
 import os
 import signal
 
-from conftest import compiling_fast, ROOT
+from conftest import ROOT
 from faults.processes import Moment, Run
 import pytest
+from run_cases import finished_command
 
-from experiments import main as main_lib
 from experiments.pipeline import downstream, pretraining, queue, trial as trial_lib
 from experiments.records import files, load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
 _SMALL = (
   '--config=prompt_vs_head:smoke',
@@ -41,22 +39,6 @@ _GRIDS = {
     ('tuning', 3),
   ),
 }
-
-
-@pytest.fixture(scope='module', autouse=True)
-def cheap():
-  """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
-  with compiling_fast(), contextlib.chdir(ROOT):
-    yield
-
-
-def _finish(*arguments):
-  """The output of a run that must succeed."""
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    code = main_lib.main(['main', *arguments])
-  assert code == 0, err.getvalue()
-  return out.getvalue()
 
 
 def _records(workdir, columns):
@@ -85,11 +67,11 @@ def test_a_killed_grid_equals_its_points_run_apart(name, tmp_path, monkeypatch):
   words = [f'--config.{field}={",".join(values)}' for field, values in lists.items()]
   command = (*_SMALL, *flags, *words, f'--workdir={tmp_path / "grid"}')
   assert Run(command, tmp_path / 'logs', Moment(*phase)).end().status == 128 + signal.SIGKILL
-  _finish(*command)
+  finished_command(*command)
   grid, arrays = _records(tmp_path / 'grid', lists), dict[str, bytes]()
   for point, found in zip(itertools.product(*lists.values()), grid.values(), strict=True):
     words = [f'--config.{field}={value}' for field, value in zip(lists, point)]
-    _finish(*_SMALL, *flags, *words, f'--workdir={tmp_path / str(point)}')
+    finished_command(*_SMALL, *flags, *words, f'--workdir={tmp_path / str(point)}')
     assert found == [*itertools.chain(*_records(tmp_path / str(point), ()).values())]
     arrays |= _arrays(tmp_path / str(point))
   assert _arrays(tmp_path / 'grid') == arrays
@@ -128,10 +110,10 @@ def test_nothing_is_computed_twice(tmp_path, monkeypatch):
     '--config.prompt.length=1,2,3',
     f'--workdir={tmp_path}',
   )
-  _finish(*command)
+  finished_command(*command)
   assert counts == {'train': 1, 'label_probs': 1}
   assert tuned == {(model, method): n for model in ('bert', 'exact') for method, n in (('head', 1), ('prompt', 3))}
-  said = _finish(*command, '--config.pretrain.learning_rate=1e-3')
+  said = finished_command(*command, '--config.pretrain.learning_rate=1e-3')
   assert 'pretrain.learning_rate 0.002 (here 0.001)' in said
   assert counts == {'train': 2, 'label_probs': 1}
   assert tuned['bert', 'prompt'] == 6 and tuned['exact', 'prompt'] == 3
@@ -152,12 +134,12 @@ def test_a_grid_is_verified_and_its_trials_are_chosen(tmp_path):
     '--config.head.learning_rate=0.01,0.02',
   )
   whole, pieces = tmp_path / 'whole', tmp_path / 'pieces'
-  _finish(*command, f'--workdir={whole}')
+  finished_command(*command, f'--workdir={whole}')
   for number in (1, 0):
-    _finish(*command, f'--workdir={pieces}', f'--trials={number}')
+    finished_command(*command, f'--workdir={pieces}', f'--trials={number}')
   assert (pieces / 'results.jsonl').read_text() == (whole / 'results.jsonl').read_text()
-  assert _finish(*command, '--list').splitlines()[1].endswith('head.learning_rate=0.02 |H|=4 trial 0')
-  assert _finish(*command, '--mode=status', f'--workdir={whole}').endswith(
+  assert finished_command(*command, '--list').splitlines()[1].endswith('head.learning_rate=0.02 |H|=4 trial 0')
+  assert finished_command(*command, '--mode=status', f'--workdir={whole}').endswith(
     '2 trials: 2 done, 0 running, 0 stale, 0 failed, 0 missing\n'
   )
-  assert '2 records of 1 trials' in _finish('--mode=verify', f'--workdir={whole}', '--trials=1')
+  assert '2 records of 1 trials' in finished_command('--mode=verify', f'--workdir={whole}', '--trials=1')
