@@ -152,7 +152,7 @@ def _budgets(
 
 
 def _heading_and_labels(points: list[Point]) -> tuple[str, list[str]]:
-  """What tells distributions of one kind of text apart, and the label of each.
+  """The heading of labels that tell distributions of one kind of text apart, and the label of each.
 
   It is the first of |H|, N and |M| in which all differ, else the whole distribution.
   """

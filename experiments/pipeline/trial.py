@@ -77,7 +77,7 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
-# What trials of late have drawn, by what decides it.
+# Draws of recent trials, by the name of the draw and all that decides it.
 _drawn: dict[Any, Any] = {}
 _MOST_DRAWN = 16
 

@@ -90,7 +90,7 @@ def recorded_settings(configs: Sequence[Record], pretrained: str, classes: confi
 
 
 def _name(record: Record, columns: Sequence[str]) -> str:
-  """What tells a record from others, as JSON: it may come from anybody, with any values."""
+  """The fields that tell a record from others, as JSON: it may come from anybody, with any values."""
   return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method', *columns)])
 
 

@@ -129,7 +129,7 @@ def test_a_model_with_a_representation_alone_offers_it_and_refuses_a_patch():
 
 
 def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
-  """Of x = b E + noise of variance s^2 the best affine map leaves tr(S - S E (E^T S E + s^2)^-1 E^T S) of tr S."""
+  """The best affine map of x = b E + noise of variance s^2 leaves tr(S - S E (E^T S E + s^2)^-1 E^T S) of tr S."""
   draws = np.random.default_rng(1)
   embedding, noise = draws.normal(size=(H, 4)), 0.3
   features = BELIEFS @ embedding + noise * draws.normal(size=(len(BELIEFS), 4))

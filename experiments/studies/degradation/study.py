@@ -71,7 +71,7 @@ def _exact(
 def _berts(
   s: DegradationSettings, theorem: str, drawn: list[dict[Damage, DamagedProblem]], keys: list[Array], reporter: Reporter
 ) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[DamagedProblem]], list[Any]]]:
-  """What `_exact` returns, of BERTs: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
+  """The results of `_exact`, of BERTs: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """
