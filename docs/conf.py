@@ -1,5 +1,4 @@
 """The site of docs/, which `.ci/docs` builds: API pages are made from docstrings."""
-""
 
 import pathlib
 import re

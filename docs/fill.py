@@ -1,9 +1,10 @@
-"""python -m docs.fill [--check]: fill the lists of docs/api and the outputs of docs/use/tutorials, which the code makes.
+"""python -m docs.fill [--check]: fill the lists of docs/api and the outputs of docs/use/tutorials from the code.
 
-A list of names stands between `<!-- names of MODULE: NAME, NAME -->` and `<!-- end -->`, the docstring of a module from
-`<!-- docstring of MODULE -->` on. The Python blocks of a tutorial run one after another in a temporary folder; the output
-of each comes behind it, and a picture that the page shows beside the page. With --check nothing is written, and the exit
-status is 1 if a page is stale: a word or picture differs, or a number by more than 5% (by 0.05 if it is below 1).
+A list stands between `<!-- names of MODULE: NAME, NAME -->` and `<!-- end -->`, the docstring of a module after
+`<!-- docstring of MODULE -->`. The Python blocks of a tutorial run one after another in a temporary folder; what a
+block prints comes behind it, and a picture that the page shows is copied beside the page. With --check nothing is
+written, and the exit status is 1 if a page is stale: a word or picture differs, or a number by more than 5% (0.05 if it
+is below 1).
 """
 
 import contextlib
@@ -30,7 +31,9 @@ _NUMBER = re.compile(r'(-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
 
 def listed(text: str) -> str:
   """The text of a page with its lists and docstrings as the code has them."""
-  docstring = lambda marked: f'{marked[1]}\n{importlib.import_module(marked[2]).__doc__.split(chr(10), 2)[2]}\n{marked[3]}'
+  docstring = lambda marked: (
+    f'{marked[1]}\n{importlib.import_module(marked[2]).__doc__.split(chr(10), 2)[2]}\n{marked[3]}'
+  )
   entries = lambda marked: '\n'.join(_entry(importlib.import_module(marked[2]), name) for name in split(marked[3]))
   return NAMES.sub(lambda marked: f'{marked[1]}\n{entries(marked)}\n\n{marked[4]}', _DOCSTRING.sub(docstring, text))
 
