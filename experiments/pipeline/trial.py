@@ -79,7 +79,7 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
 
 @functools.lru_cache(8)
 def _drawn(*draws: Any) -> dict[str, Any]:
-  """What recent trials with the same draws share, by its name."""
+  """Tasks and ideals that recent trials with the same draws share, by name."""
   return {}
 
 
