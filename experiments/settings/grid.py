@@ -23,6 +23,11 @@ class Point(NamedTuple):
     """|M|^N |H|, the states of the flattened chain."""
     return self.num_states * self.memory_size**self.num_cells
 
+  @property
+  def order(self) -> tuple[int, int, int, int]:
+    """The place among the points of a grid: first HMMs without a memory, then by cells."""
+    return self.num_cells, *self
+
   def __str__(self) -> str:
     memory = f' |M|={self.memory_size} N={self.num_cells}' if self.memory_size else ''
     return f'|H|={self.num_states}{memory}'
@@ -208,7 +213,7 @@ class Settings(groups.Experiment):
     if memory.vanilla_methods:
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
-    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0])))
+    return dict(sorted(points.items(), key=lambda item: item[0].order))
 
   def num_draws(self, point: Point) -> int:
     """The number of distributions that are drawn at a point."""
