@@ -80,6 +80,7 @@ class Settings(groups.Experiment):
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
+  keep_checkpoints: bool = setting('keep the checkpoints of a pretraining whose model is finished', earlier=False)
   time_budget: float = setting(
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,

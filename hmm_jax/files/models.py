@@ -131,9 +131,14 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens), distribution, distribution
+  return *load_bert(folder), distribution
+
+
+def load_bert(folder: pathlib.Path) -> tuple[BertModel, Any]:
+  """The BERT of a folder and its parameters; raises as `load` does."""
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / _WEIGHTS)
-  return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens)), distribution
+  return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens))
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
