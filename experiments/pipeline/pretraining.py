@@ -159,7 +159,7 @@ def pretrained_params(
 ) -> Any:
   """The parameters of the model of `directory`, trained on from its newest checkpoint if there is no model.
 
-  A model that is finished here is written, and its checkpoints are removed unless the settings keep them.
+  A model that is finished here is written; once there is one, checkpoints are removed unless the settings keep them.
   It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
   parameters lie on the first device of this host, each array whole.
 
@@ -177,20 +177,23 @@ def pretrained_params(
     if not is_held:
       raise OutOfTime
     files.remove_partials(directory)
-    if found := models.load(directory, reporter):
+    found = models.load(directory, reporter)
+    if found:
       note_environment(settings, directory, num_steps, reporter)
-      return found[1]
-    with signals.deferred(), clock.phase('pretraining'):
-      state, metrics = _trained(settings, text, ideals, key, directory, reporter)
-      params = params_here(state)
-      if int(state.step) == num_steps:
-        locks.check_held(directory)
-        source: Any = None if isinstance(text, np.ndarray) else text
-        card = _card(settings, directory.name, metrics)
-        models.write(directory, tuned_model(settings.bert_module()), params, source, card, settings.keep_checkpoints)
-        return params
-  reporter.say(f'time budget reached at pretraining step {int(state.step)} of {num_steps}')
-  raise OutOfTime
+    else:
+      with signals.deferred(), clock.phase('pretraining'):
+        state, metrics = _trained(settings, text, ideals, key, directory, reporter)
+        if int(state.step) == num_steps:
+          locks.check_held(directory)
+          found = tuned_model(settings.bert_module()), params_here(state)
+          distribution = None if isinstance(text, np.ndarray) else text
+          models.write(directory, *found, distribution, _card(settings, directory.name, metrics))
+      if not found:
+        reporter.say(f'time budget reached at pretraining step {int(state.step)} of {num_steps}')
+        raise OutOfTime
+    if not settings.keep_checkpoints:
+      checkpoints.remove(directory / checkpoints.NAME)
+  return found[1]
 
 
 def _trained(

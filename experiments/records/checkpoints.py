@@ -10,11 +10,12 @@ import sys
 import textwrap
 from typing import Any
 
+from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
 from experiments.records import files
-from experiments.runtime import distributed, storage
+from experiments.runtime import distributed, locks, storage
 from experiments.settings.fields import require, SettingsError
 
 # Steps that stay on disk: the newest, and the one to fall back to.
@@ -173,6 +174,13 @@ def _quiet() -> Iterator[None]:
   finally:
     sys.unraisablehook = hook
     log.setLevel(level)
+
+
+def remove(directory: pathlib.Path) -> None:
+  """Remove the checkpoints of a directory, if there are any."""
+  if locks.may_write(directory):
+    with contextlib.suppress(OSError):
+      epath.Path(directory).rmtree()
 
 
 def steps(directory: pathlib.Path) -> list[int]:

@@ -1,57 +1,31 @@
 """Finished pretrained models: each a folder that `hmm_jax.load` opens, with the SHA-256 of its files."""
 
-from collections.abc import Iterator
-import contextlib
 import pathlib
 import tempfile
 from typing import Any
 
-from etils import epath
 import jax
 
-from experiments.records import checkpoints, files
-from experiments.runtime import distributed, locks, storage
+from experiments.records import files
+from experiments.runtime import distributed, locks
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import SettingsError
-from hmm_jax.distributions.hmm import HMM
-from hmm_jax.distributions.memory_hmm import MemoryHMM
+from experiments.settings.fields import require
 from hmm_jax.files import models
 from hmm_jax.models.bert import BertModel
 
 # The folder of the model, within that of its pretraining.
 NAME = 'model'
-# The field of its checksums that tells whether the training state stays beside it.
-_KEEPS = 'keeps_checkpoints'
 
 
-def write(
-  directory: pathlib.Path,
-  model: BertModel,
-  params: Any,
-  distribution: HMM | MemoryHMM | None,
-  card: str,
-  keeps: bool,
-) -> None:
-  """Write the model of a pretraining and then its checksums, without which it does not count.
-
-  Remove the checkpoints unless it `keeps` them.
-  """
-  folder = directory / NAME
-  if locks.may_write(folder):
+def write(directory: pathlib.Path, model: BertModel, params: Any, distribution: Any, card: str) -> None:
+  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums, without which it does not count."""
+  if locks.may_write(directory / NAME):
     with tempfile.TemporaryDirectory() as local:
       models.save(local, model, params, distribution, card)
       # An object store has no folders, so that nothing there appears whole but a file.
       for name, path in files.tree(pathlib.Path(local)).items():
-        files.write_whole(folder / name, path.read_bytes())
-    files.write_checksums(folder, directory.name, **{_KEEPS: keeps})
-    _remove_checkpoints(directory)
-
-
-def _remove_checkpoints(directory: pathlib.Path) -> None:
-  """Remove the checkpoints of a finished model, unless they were to stay."""
-  if not files.read_sealed(directory / NAME / files.CHECKSUMS)[_KEEPS] and locks.may_write(directory / NAME):
-    with contextlib.suppress(OSError):
-      epath.Path(directory / checkpoints.NAME).rmtree()
+        files.write_whole(directory / NAME / name, path.read_bytes())
+    files.write_checksums(directory / NAME, directory.name)
 
 
 def is_finished(directory: pathlib.Path) -> bool:
@@ -63,41 +37,22 @@ def load(directory: pathlib.Path, reporter: Reporter) -> tuple[BertModel, Any] |
   """The model of a pretraining, its parameters on the first device of this host; None if there is none.
 
   A corrupt one is reported and renamed. All processes call it together. Raises SettingsError, in all, if one of them
-  cannot read it.
+  does not see what process 0 sees.
   """
-  folder, loaded = directory / NAME, list[tuple[BertModel, Any]]()
+  folder = directory / NAME
 
-  def find() -> bool:
-    if not is_finished(directory):
-      return False
-    if fault := files.fault(folder, directory.name):
+  def is_intact() -> bool:
+    fault = files.fault(folder, directory.name) if is_finished(directory) else None
+    if fault:
       reporter.say(f'model {folder}: {fault}; renamed to {files.rename_corrupt(folder)}')
-      return False
-    # The run that wrote it may have been killed before it did so.
-    _remove_checkpoints(directory)
-    return True
+    return is_finished(directory)
 
-  def read() -> None:
-    try:
-      with _local(folder) as local:
-        model, params = models.load_bert(local)
-    except (OSError, ValueError) as error:
-      reason = storage.reason(error)
-      raise SettingsError(f'the model is {str(folder)!r}; valid is one that all processes can read ({reason})')
-    loaded.append((model, jax.device_put(params, jax.local_devices()[0])))
-
-  if distributed.broadcast_from_process_0(find):
-    distributed.raise_everywhere(read)
-  return loaded[0] if loaded else None
-
-
-@contextlib.contextmanager
-def _local(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """The folder, or a copy of one in an object store."""
-  if not storage.is_object(folder):
-    yield folder
-    return
+  if not distributed.broadcast_from_process_0(is_intact):
+    return None
+  valid = 'in a directory that all processes share, such as gs://BUCKET/DIRECTORY'
+  distributed.raise_everywhere(lambda: require(is_finished(directory), 'the model', str(folder), valid))
   with tempfile.TemporaryDirectory() as local:
     for name, path in files.tree(folder).items():
       (pathlib.Path(local) / name).write_bytes(path.read_bytes())
-    yield pathlib.Path(local)
+    model, params = models.load_bert(pathlib.Path(local))
+  return model, jax.device_put(params, jax.local_devices()[0])
