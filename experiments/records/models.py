@@ -18,7 +18,7 @@ NAME = 'model'
 
 
 def write(directory: pathlib.Path, model: BertModel, params: Any, distribution: Any, card: str) -> None:
-  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums, without which it does not count."""
+  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count."""
   if locks.may_write(directory / NAME):
     with tempfile.TemporaryDirectory() as local:
       models.save(local, model, params, distribution, card)
