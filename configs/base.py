@@ -141,6 +141,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.methods = ('head', 'prompt')
   config.distribution = ''
   config.corpus_file = ''
+  config.pretrained_from = ''
 
 
 def _text(config: ml_collections.ConfigDict) -> None:

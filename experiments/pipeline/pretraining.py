@@ -14,6 +14,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.own import data
 from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files, models
 from experiments.records.trials import TrialFolder
@@ -180,6 +181,10 @@ def pretrained_params(
     found = models.load(directory, reporter)
     if found:
       note_environment(settings, directory, num_steps, reporter)
+    elif settings.pretrained_from:
+      bert, params, of_model = data.model(settings.pretrained_from)
+      found = tuned_model(bert), jax.device_put(params, jax.local_devices()[0])
+      models.write(directory, *found, of_model, f'# {settings.pretrained_from}')
     else:
       with signals.deferred(), clock.phase('pretraining'):
         state, metrics = _trained(settings, text, ideals, key, directory, reporter)
