@@ -94,13 +94,8 @@ def _tokenizer(num_tokens: int) -> dict[str, Any]:
   vocabulary = {**{str(token): token for token in range(num_tokens)}, _MASK: num_tokens}
   return {
     'version': '1.0',
-    'truncation': None,
-    'padding': None,
     'added_tokens': [{**mask, **flags}],
-    'normalizer': None,
     'pre_tokenizer': {'type': 'WhitespaceSplit'},
-    'post_processor': None,
-    'decoder': None,
     'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': '[UNK]'},
   }
 
@@ -126,7 +121,7 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   >>> model, hmm.num_states
   (ExactModel(num_tokens=6), 2)
   """
-  folder = folders.existing_folder(directory)
+  folder = pathlib.Path(directory).expanduser()
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
@@ -144,15 +139,12 @@ def load_bert(folder: pathlib.Path) -> tuple[BertModel, Any]:
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
   if (folder / 'tokenizer.json').exists():
-    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens')
-    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
-    vocabulary = {token.get('content'): token.get('id') for token in tokens}
+    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens', [])
+    vocabulary = {token.get('content'): token.get('id') for token in added if isinstance(token, dict)}
   elif (folder / 'vocab.txt').exists():
     vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
   else:
     return last
-  mask_id = vocabulary.get(_MASK)
-  # JSON has true for 1.
-  if type(mask_id) is not int or not 0 <= mask_id <= last:
-    raise ValueError(f'the id of {_MASK} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
-  return mask_id
+  if vocabulary.get(_MASK) not in range(last + 1):
+    raise ValueError(f'the tokenizer of {str(folder)!r} has no {_MASK} with an id from 0 to {last}')
+  return vocabulary[_MASK]

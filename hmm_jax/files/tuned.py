@@ -1,6 +1,7 @@
 """A tuned prompt as a PEFT adapter, with its head and its model beside it."""
 
 import dataclasses
+import pathlib
 from typing import Any
 
 import jax
@@ -16,6 +17,13 @@ from hmm_jax.tuning.tuner import Prompt, Tuner
 _MODEL = 'model'
 _HEADS: dict[str, Any] = {kind.__name__: kind for kind in (heads.Linear, heads.Attention, heads.OfficialAttention)}
 _PROMPT = 'prompt_embeddings'
+# PEFT has no task of masked prediction; that of features leaves the model's own output as it is.
+_ADAPTER = {
+  'peft_type': 'PROMPT_TUNING',
+  'task_type': 'FEATURE_EXTRACTION',
+  'base_model_name_or_path': _MODEL,
+  'inference_mode': True,
+}
 
 
 def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, Any], accuracy: float) -> None:
@@ -36,23 +44,7 @@ def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, 
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
       if isinstance(tuner.model, BertModel):
-        folders.write_json(folder / 'adapter_config.json', _adapter(tuner.model, prompt.length))
-
-
-def _adapter(model: BertModel, length: int) -> dict[str, Any]:
-  """PEFT has no task of masked prediction; that of features leaves the model's own output as it is."""
-  return {
-    'peft_type': 'PROMPT_TUNING',
-    'task_type': 'FEATURE_EXTRACTION',
-    'base_model_name_or_path': _MODEL,
-    'inference_mode': True,
-    'num_virtual_tokens': length,
-    'token_dim': model.bert.width,
-    'num_transformer_submodules': 1,
-    'num_attention_heads': model.bert.num_heads,
-    'num_layers': model.bert.num_layers,
-    'prompt_tuning_init': 'RANDOM',
-  }
+        folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
 
 
 def _names(tree: Any) -> list[str]:
@@ -65,7 +57,7 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
 
   Raises ValueError with the file that is missing parts or damaged; OSError if there is no such folder or file.
   """
-  folder = folders.existing_folder(directory)
+  folder = pathlib.Path(directory).expanduser()
   model, params, _ = models.load(folder / _MODEL)
   content, arrays = folders.read_json(folder / 'head.json'), folders.read_arrays(folder / 'head.safetensors')
   try:
