@@ -88,7 +88,7 @@ def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
 
 
 def _tokenizer(num_tokens: int) -> dict[str, Any]:
-  """Words between white space; a word that is no token is an error, since nothing stands for it."""
+  """Words between white space; one that is no token is unknown, hence [MASK]: TransformerLens 4 tries the word 'a'."""
   mask = {'id': num_tokens, 'content': _MASK, 'special': True}
   flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
   vocabulary = {**{str(token): token for token in range(num_tokens)}, _MASK: num_tokens}
@@ -96,7 +96,7 @@ def _tokenizer(num_tokens: int) -> dict[str, Any]:
     'version': '1.0',
     'added_tokens': [{**mask, **flags}],
     'pre_tokenizer': {'type': 'WhitespaceSplit'},
-    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': '[UNK]'},
+    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': _MASK},
   }
 
 
