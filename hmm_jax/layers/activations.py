@@ -89,7 +89,8 @@ def save_activations(
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
   exact = _by_text(ExactModel(model.num_tokens), distribution, tokens, None, None)
-  np.savez(file, **{'tokens': tokens, **_by_text(model, params, tokens, None, layers), **exact})
+  arrays: dict[str, Any] = {'tokens': tokens, **_by_text(model, params, tokens, None, layers), **exact}
+  np.savez(file, **arrays)
 
 
 @arguments.converted

@@ -195,6 +195,8 @@ def test_transformers_opens_a_model_and_its_tokenizer(folder):
   texts = [' '.join('[MASK]' if token == 7 else str(token) for token in row) for row in TOKENS]
   encoded = tokenizer(texts, return_tensors='pt')
   assert encoded['input_ids'].tolist() == TOKENS.tolist()
+  # TransformerLens tries this word.
+  assert tokenizer.encode('a') == [7]
   probs = model(**encoded).logits[..., :7].softmax(-1).detach().numpy()
   np.testing.assert_allclose(probs, hj.token_probs(MODEL, PARAMS, TOKENS), atol=2e-6)
 
