@@ -170,7 +170,8 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   position.
 
   Raises:
-    ValueError: an array is missing, unknown or of another shape.
+    KeyError: an array is missing.
+    ValueError: an array is unknown or of another shape.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
@@ -183,21 +184,16 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   flat: dict[str, np.ndarray] = {}
   for path, shape in flatten_dict(_shapes(bert.clone(scan_layers=False)), sep='.').items():
     names = _their_names(path)
-    missing = [name for name in names if name not in left]
-    if missing:
-      raise ValueError(f'the weights lack {missing[0]}; valid are those of a BertForMaskedLM')
     values = np.concatenate([left.pop(name) for name in names])
     values = values.T if path.endswith('kernel') else values
     if values.shape != shape.shape:
-      raise ValueError(f'{names[0]} has shape {values.shape}, by our axes; valid by config.json is {shape.shape}')
+      raise ValueError(f'{names[0]} has shape {values.shape}, by our axes, and not {shape.shape}')
     flat[path] = np.ascontiguousarray(values)
   if left:
-    raise ValueError(f'the weights have {min(left)}; valid are those of a BertForMaskedLM')
+    raise ValueError(f'unknown are {min(left)} and {len(left) - 1} more')
   order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
-  if types is not None and types.shape[1:] != (bert.width,):
-    raise ValueError(f'{TOKEN_TYPES} has shape {types.shape}; valid is [types, {bert.width}]')
   if types is not None and types[:1].any():
     flat['position_embedding'] = flat['position_embedding'] + types[0]
   return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from hmm_jax._support import arguments, float64
-from hmm_jax.distributions.files import load_distribution, save_distribution
+from hmm_jax.distributions.files import load_distribution, readable, save_distribution
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.files import folders, hugging_face
@@ -133,7 +133,9 @@ def load_bert(folder: pathlib.Path) -> tuple[BertModel, Any]:
   """The BERT of a folder and its parameters; raises as `load` does."""
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / _WEIGHTS)
-  return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens))
+  mask_id = _mask_id(folder, bert.num_tokens)
+  with readable(folder / _WEIGHTS, 'the arrays of a BertForMaskedLM with this config.json'):
+    return BertModel(bert), hugging_face.params_of(bert, state, mask_id)
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hmm_jax.distributions.files import readable
 from hmm_jax.files import folders, models
 from hmm_jax.files.folders import Path
 from hmm_jax.models.bert import BertModel
@@ -60,12 +61,11 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
   folder = pathlib.Path(directory).expanduser()
   model, params, _ = models.load(folder / _MODEL)
   content, arrays = folders.read_json(folder / 'head.json'), folders.read_arrays(folder / 'head.safetensors')
-  try:
+  with readable(folder / 'head.json', 'that of a folder of `Tuned.save`'):
     # JSON has lists for tuples.
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
     head = _HEADS[content['head']](**fields)
     prompt = content['prompt'] and Prompt(**content['prompt'])
-    accuracy = float(content['accuracy'])
     rows = prompt.length if prompt else 0
     expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, 1))}
     named = [arrays[name] for name in _names(expected['head'])]
@@ -73,10 +73,8 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
     if prompt:
       trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
       expected['prompt'] = jax.ShapeDtypeStruct((rows, model.embedding_size(params)), np.float32)
-  except (AttributeError, KeyError, TypeError) as error:
-    raise ValueError(f'{str(folder)!r} lacks or does not know {error}; valid is a folder of `Tuned.save`')
-  for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
-    # Only the head's row for each position depends on the length of the texts.
-    if found.shape != of_shape.shape and name != 'head.positions':
-      raise ValueError(f'{name} in {str(folder)!r} has shape {found.shape}; valid by head.json is {of_shape.shape}')
-  return Tuner(model, head, prompt), params, trainable, accuracy
+    for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
+      # Only the head's row for each position depends on the length of the texts.
+      if found.shape != of_shape.shape and name != 'head.positions':
+        raise ValueError(f'{name} has shape {found.shape}, and by this file {of_shape.shape}')
+    return Tuner(model, head, prompt), params, trainable, float(content['accuracy'])
