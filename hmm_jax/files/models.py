@@ -142,7 +142,7 @@ def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
   if (folder / 'tokenizer.json').exists():
     added = folders.read_json(folder / 'tokenizer.json').get('added_tokens', [])
-    vocabulary: dict[str, Any] = {token.get('content'): token.get('id') for token in added if isinstance(token, dict)}
+    vocabulary: dict[Any, Any] = {token.get('content'): token.get('id') for token in added if isinstance(token, dict)}
   elif (folder / 'vocab.txt').exists():
     vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
   else:
