@@ -134,7 +134,7 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any], is_grid: bool = F
 
 
 # Settings that decide no record.
-OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'time_budget')
+OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'keep_checkpoints', 'time_budget')
 
 
 def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:

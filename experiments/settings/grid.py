@@ -67,6 +67,9 @@ class Settings(groups.Experiment):
   methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
   distribution: str = setting("named process, or .json or .npz file, which sets the sizes; '': drawn at random")
   corpus_file: str = setting("token ids for pretraining, .npy or .txt, one document a row or line; '': sampled")
+  pretrained_from: str = setting(
+    "folder of a pretrained BERT, of hmm_jax.save or transformers; '': pretrained", earlier=''
+  )
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
   corpus: groups.CorpusSettings
@@ -85,6 +88,7 @@ class Settings(groups.Experiment):
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
+  keep_checkpoints: bool = setting('keep the checkpoints of a pretraining whose model is finished', earlier=False)
   time_budget: float = setting(
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,
@@ -107,6 +111,10 @@ class Settings(groups.Experiment):
     valid = "without 'other_bert' if distribution is set: it has a single draw"
     self.require('models', not (given and 'other_bert' in self.models), valid)
     self.require('corpus_file', given or not self.corpus_file, "'' unless distribution gives the law of the corpus")
+    is_one = 'bert' in self.models and 'other_bert' not in self.models
+    self.require(
+      'pretrained_from', is_one or not self.pretrained_from, "'' unless models has 'bert' and no 'other_bert'"
+    )
     by_size, count = self.num_trials_by_size, len(self.num_states)
     is_whole = len(by_size) == count and max(by_size) == self.num_trials
     valid = f'(), or {count} numbers with maximum num_trials, {self.num_trials}'

@@ -77,7 +77,10 @@ class Trial(NamedTuple):
     settings = self.settings
     pretrain = dataclasses.asdict(settings.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    return digest([_PRETRAINING_VERSION, *self._drawn(settings.given, settings.corpus, settings.bert, pretrain)])
+    # Of a model that was pretrained elsewhere only the digest counts, not the name.
+    elsewhere = [settings.pretrained_from.rpartition('-')[2]] if settings.pretrained_from else []
+    drawn = self._drawn(settings.given, settings.corpus, settings.bert, pretrain)
+    return digest([_PRETRAINING_VERSION, *drawn, *elsewhere])
 
   def _drawn(self, given: Iterable[str], *more: Any) -> list[Any]:
     """All that decides the draw of the distribution, or the `given` fields in its place, and `more`."""

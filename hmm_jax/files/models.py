@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from hmm_jax._support import arguments, float64
-from hmm_jax.distributions.files import load_distribution, save_distribution
+from hmm_jax.distributions.files import load_distribution, readable, save_distribution
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.files import folders, hugging_face
@@ -88,20 +88,15 @@ def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
 
 
 def _tokenizer(num_tokens: int) -> dict[str, Any]:
-  """Words between white space; a word that is no token is an error, since nothing stands for it."""
+  """Words between white space; one that is no token is unknown, hence [MASK]: TransformerLens 4 tries the word 'a'."""
   mask = {'id': num_tokens, 'content': _MASK, 'special': True}
   flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
   vocabulary = {**{str(token): token for token in range(num_tokens)}, _MASK: num_tokens}
   return {
     'version': '1.0',
-    'truncation': None,
-    'padding': None,
     'added_tokens': [{**mask, **flags}],
-    'normalizer': None,
     'pre_tokenizer': {'type': 'WhitespaceSplit'},
-    'post_processor': None,
-    'decoder': None,
-    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': '[UNK]'},
+    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': _MASK},
   }
 
 
@@ -126,28 +121,32 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   >>> model, hmm.num_states
   (ExactModel(num_tokens=6), 2)
   """
-  folder = folders.existing_folder(directory)
+  folder = pathlib.Path(directory).expanduser()
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens), distribution, distribution
+  return *load_bert(folder), distribution
+
+
+def load_bert(folder: pathlib.Path) -> tuple[BertModel, Any]:
+  """The BERT of a folder and its parameters; raises as `load` does."""
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / _WEIGHTS)
-  return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens)), distribution
+  mask_id = _mask_id(folder, bert.num_tokens)
+  with readable(folder / _WEIGHTS, 'the arrays of a BertForMaskedLM with this config.json'):
+    return BertModel(bert), hugging_face.params_of(bert, state, mask_id)
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
   if (folder / 'tokenizer.json').exists():
-    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens')
-    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
-    vocabulary = {token.get('content'): token.get('id') for token in tokens}
+    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens', [])
+    vocabulary: dict[Any, Any] = {token.get('content'): token.get('id') for token in added if isinstance(token, dict)}
   elif (folder / 'vocab.txt').exists():
     vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
   else:
     return last
-  mask_id = vocabulary.get(_MASK)
-  # JSON has true for 1.
-  if type(mask_id) is not int or not 0 <= mask_id <= last:
-    raise ValueError(f'the id of {_MASK} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
-  return mask_id
+  if vocabulary.get(_MASK) not in range(last + 1):
+    raise ValueError(f'the tokenizer of {str(folder)!r} has no {_MASK} with an id from 0 to {last}')
+  return vocabulary[_MASK]
