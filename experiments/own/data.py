@@ -14,9 +14,11 @@ import textwrap
 from typing import Any
 import warnings
 
+import jax
 import numpy as np
 
-from experiments.records import files
+from experiments.records import files, models as pretrained_models
+from experiments.runtime import storage
 from experiments.settings.fields import digest, require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings
@@ -60,10 +62,11 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
     return
   folder, num_tokens = config.get('pretrained_from'), None
   if folder and isinstance(folder, str):
-    reference, follows = _read_model(folder)
+    pretrained = storage.located(config.get('pretrained') or str(workdir / 'pretrained'), 'pretrained')
+    reference, follows, found = _read_model(folder, pretrained)
     num_tokens = follows['hmm.num_tokens']
     _set(config, {'pretrained_from': reference}, follows, named, folder)
-    of_model = pathlib.Path(os.path.expanduser(folder), 'distribution.json')
+    of_model = found / 'distribution.json'
     config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
   word, corpus = config.get('distribution'), config.get('corpus_file')
   if not word or not isinstance(word, str):
@@ -101,20 +104,31 @@ def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: C
   config.update_from_flattened_dict(follows | changes)
 
 
-def _read_model(folder: str) -> tuple[str, dict[str, Any]]:
-  """The reference of the model in a folder, and the fields that follow from it."""
-  model, params, distribution = read('pretrained_from', folder, models.load)
-  require(isinstance(model, BertModel), 'pretrained_from', folder, _VALID['pretrained_from'])
-  reference = f'{pathlib.Path(folder).name}-{_digest(hugging_face.state_of(params))}'
+def _read_model(word: str, pretrained: pathlib.Path) -> tuple[str, dict[str, Any], pathlib.Path]:
+  """The reference of a model, the fields that follow from it, and its folder.
+
+  If the folder is gone, its copy among the pretrained models is read. Weights become float32, as a model is tuned.
+  """
+  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
+  name = folder.name
+  if not folder.exists() and (kept := pretrained_models.copy_of(name, pretrained)):
+    folder, name = kept[0], kept[1].rpartition('-')[0]
+  model, params, distribution = read('pretrained_from', word, lambda _: models.load(folder))
+  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+  state = hugging_face.state_of(params)
+  not_finite = [array for array, values in state.items() if not np.isfinite(values).all()]
+  require(not not_finite, 'pretrained_from', word, f'a model of finite weights, unlike {", ".join(not_finite[:1])}')
+  reference = f'{name}-{_digest(state)}'
   _models_read[reference] = model.bert, params, distribution
   fields = [field.name for field in dataclasses.fields(BertSettings)]
   follows = {f'bert.{name}': getattr(model.bert, name) for name in fields} | {'bert.attention': 'xla'}
-  return reference, follows | {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
+  return reference, follows | {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}, folder
 
 
 def model(reference: str) -> tuple[Bert, Any, Any]:
-  """The BERT of a reference, its parameters and its process, if any; raise SettingsError if no flag named it."""
-  valid = 'a folder that a flag names, or its copy in the folder of pretrained models (--pretrained with --mode=verify)'
+  """The BERT of a reference, its parameters and its process, if any; raise SettingsError if none was read."""
+  valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
   require(reference in _models_read, 'pretrained_from', reference, valid)
   return _models_read[reference]
 

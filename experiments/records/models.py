@@ -33,6 +33,15 @@ def is_finished(directory: pathlib.Path) -> bool:
   return (directory / NAME / files.CHECKSUMS).exists()
 
 
+def copy_of(word: str, pretrained: pathlib.Path) -> tuple[pathlib.Path, str] | None:
+  """The one model in a folder of pretrained models whose card names `word` or `word`-DIGEST, and that name."""
+  cards = {path / NAME: path / NAME / 'README.md' for path in files.entries(pretrained) if is_finished(path)}
+  heading = lambda card: next((line[2:] for line in card.read_text().splitlines() if line.startswith('# ')), '')
+  names = {folder: heading(card) for folder, card in cards.items()}
+  copies = [(folder, name) for folder, name in names.items() if word in (name, name.rpartition('-')[0])]
+  return copies[0] if len({name for _, name in copies}) == 1 else None
+
+
 def load(directory: pathlib.Path, reporter: Reporter) -> tuple[BertModel, Any] | None:
   """The model of a pretraining, its parameters on the first device of this host; None if there is none.
 
@@ -52,7 +61,8 @@ def load(directory: pathlib.Path, reporter: Reporter) -> tuple[BertModel, Any] |
   valid = 'in a directory that all processes share, such as gs://BUCKET/DIRECTORY'
   distributed.raise_everywhere(lambda: require(is_finished(directory), 'the model', str(folder), valid))
   with tempfile.TemporaryDirectory() as local:
-    for name, path in files.tree(folder).items():
-      (pathlib.Path(local) / name).write_bytes(path.read_bytes())
+    for path in files.entries(folder):
+      if path.is_file():
+        (pathlib.Path(local) / path.name).write_bytes(path.read_bytes())
     model, params = models.load_bert(pathlib.Path(local))
   return model, jax.device_put(params, jax.local_devices()[0])

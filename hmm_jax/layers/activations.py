@@ -85,7 +85,8 @@ def save_activations(
   >>> import io, jax, hmm_jax as hj
   >>> hmm, file = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), io.BytesIO()
   >>> save_activations(file, hj.ExactModel(num_tokens=4), hmm, np.array([4, 1, 2]), hmm)
-  >>> {name: values.shape for name, values in np.load(io.BytesIO(file.getvalue())).items()}
+  >>> arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
+  >>> {name: values.shape for name, values in arrays.items()}
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
   exact = _by_text(ExactModel(model.num_tokens), distribution, tokens, None, None)

@@ -44,7 +44,7 @@ def test_layers_are_named_and_the_last_is_the_representation(streams):
 def test_activations_and_exact_beliefs_are_written_for_numpy(streams, tmp_path):
   """Of another vocabulary nothing is written."""
   hj.save_activations(tmp_path / 'some.npz', MODEL, PARAMS, TOKENS, HMM)
-  written = np.load(tmp_path / 'some.npz')
+  written = np.load(tmp_path / 'some.npz', allow_pickle=False)
   assert list(written) == ['tokens', *streams, 'beliefs']
   jax.tree.map(np.testing.assert_array_equal, {name: written[name] for name in streams}, streams)
   np.testing.assert_array_equal(written['beliefs'], hj.activations(EXACT, HMM, TOKENS)['beliefs'])

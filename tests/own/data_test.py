@@ -214,7 +214,11 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
   data._models_read.clear()
   for same in (random_params(SMALLEST.clone(num_tokens=3, max_positions=24)), pretraining.pretrained_params(*words)):
     assert_same_bits(params, same)
-  with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is a folder that a flag names'):
+  assert _resolved(tmp_path, pretrained_from=folder, pretrained=str(tmp_path)) == dataclasses.replace(
+    settings, pretrained=str(tmp_path)
+  )
+  data._models_read.clear()
+  with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
     pretraining.pretrained_params(*words[:4], tmp_path / 'other', QUIET)
 
 
