@@ -29,7 +29,7 @@ from hmm_jax.distributions.files import from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
-from hmm_jax.files import hugging_face, models
+from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
 from hmm_jax.models.bert import Bert, BertModel
 
@@ -60,11 +60,10 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
   if 'hmm' not in config:
     return
-  folder, num_tokens = config.get('pretrained_from'), None
+  folder = config.get('pretrained_from')
   if folder and isinstance(folder, str):
     pretrained = storage.located(config.get('pretrained') or str(workdir / 'pretrained'), 'pretrained')
     reference, follows, found = _read_model(folder, pretrained)
-    num_tokens = follows['hmm.num_tokens']
     _set(config, {'pretrained_from': reference}, follows, named, folder)
     of_model = found / 'distribution.json'
     config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
@@ -74,8 +73,8 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
-  valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {num_tokens}'
-  require(num_tokens in (None, distribution.num_tokens), 'pretrained_from', folder, valid)
+  valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {config.hmm.num_tokens}'
+  require(not folder or config.hmm.num_tokens == distribution.num_tokens, 'pretrained_from', folder, valid)
   # A plain HMM counts as one memory cell with no values.
   memory = np.shape(arrays.get('memory_probs', []))
   follows = {
@@ -112,8 +111,8 @@ def _read_model(word: str, pretrained: pathlib.Path) -> tuple[str, dict[str, Any
   folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
   name = folder.name
   if not folder.exists() and (kept := pretrained_models.copy_of(name, pretrained)):
-    folder, name = kept[0], kept[1].rpartition('-')[0]
-  model, params, distribution = read('pretrained_from', word, lambda _: models.load(folder))
+    name, folder = kept[0].rpartition('-')[0], kept[1]
+  model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
   require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
   params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
   state = hugging_face.state_of(params)

@@ -184,7 +184,7 @@ def pretrained_params(
     elif settings.pretrained_from:
       bert, params, of_model = data.model(settings.pretrained_from)
       found = tuned_model(bert), jax.device_put(params, jax.local_devices()[0])
-      models.write(directory, *found, of_model, f'# {settings.pretrained_from}')
+      models.write(directory, *found, of_model, f'# {settings.pretrained_from}', settings.pretrained_from)
     else:
       with signals.deferred(), clock.phase('pretraining'):
         state, metrics = _trained(settings, text, ideals, key, directory, reporter)

@@ -103,8 +103,7 @@ def _tokenizer(num_tokens: int) -> dict[str, Any]:
 def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   """The model of a folder, its parameters, and the distribution it was pretrained on or None.
 
-  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is
-  exact in it. A
+  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A
   `BertForMaskedLM` that was trained elsewhere is read too. The embedding of its first token type is added to the
   positions. If its [MASK], by the tokenizer, is not the last token, the ids above it fall by one. Without a tokenizer
   the last token is taken for [MASK].
@@ -126,27 +125,25 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens), distribution, distribution
-  return *load_bert(folder), distribution
-
-
-def load_bert(folder: pathlib.Path) -> tuple[BertModel, Any]:
-  """The BERT of a folder and its parameters; raises as `load` does."""
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / _WEIGHTS)
   mask_id = _mask_id(folder, bert.num_tokens)
   with readable(folder / _WEIGHTS, 'the arrays of a BertForMaskedLM with this config.json'):
-    return BertModel(bert), hugging_face.params_of(bert, state, mask_id)
+    return BertModel(bert), hugging_face.params_of(bert, state, mask_id), distribution
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
   if (folder / 'tokenizer.json').exists():
-    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens', [])
-    vocabulary: dict[Any, Any] = {token.get('content'): token.get('id') for token in added if isinstance(token, dict)}
+    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens')
+    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    vocabulary = {token.get('content'): token.get('id') for token in tokens}
   elif (folder / 'vocab.txt').exists():
     vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
   else:
     return last
-  if vocabulary.get(_MASK) not in range(last + 1):
-    raise ValueError(f'the tokenizer of {str(folder)!r} has no {_MASK} with an id from 0 to {last}')
-  return vocabulary[_MASK]
+  mask_id = vocabulary.get(_MASK)
+  # JSON has true for 1.
+  if type(mask_id) is not int or not 0 <= mask_id <= last:
+    raise ValueError(f'the id of {_MASK} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
+  return mask_id

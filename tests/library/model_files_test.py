@@ -117,6 +117,13 @@ def test_another_architecture_is_refused_by_its_field(fields, sentence, folder):
     hj.load(folder)
 
 
+@pytest.mark.parametrize('added', (None, [{'id': True, 'content': '[MASK]'}], [{'id': 8, 'content': '[MASK]'}]))
+def test_a_tokenizer_without_a_mask_is_refused(added, folder):
+  edited(folder / 'tokenizer.json', added_tokens=added)
+  with pytest.raises(ValueError, match='in the tokenizer of .*; valid are 0 to 7'):
+    hj.load(folder)
+
+
 @pytest.mark.parametrize('name', (WEIGHTS, 'config.json', 'tokenizer.json'))
 def test_a_truncated_file_is_refused_by_its_path(name, folder):
   content = (folder / name).read_bytes()

@@ -68,6 +68,10 @@ def check(folder, params, whole):
 
 
 def test_a_finished_model_is_read_and_trains_no_step(pretrain, whole):
+  """A file and a folder that somebody has put there change nothing."""
+  (whole / 'model/prompt').mkdir()
+  (whole / 'model/prompt/notes').touch()
+  (whole / 'model/.DS_Store').touch()
   params, calls = pretrain('whole')
   check(whole, params, whole)
   assert calls == 0 and {leaf.device for leaf in jax.tree.leaves(params)} == {jax.local_devices()[0]}
