@@ -33,10 +33,12 @@ def test_partitions_of_one_hmm_count_once():
     for gain, classes, partition in ((0.0, 0, 0), (0.1, 2, 0), (0.3, 2, 1))
     for at in [{beyond._CLASSES: classes, 'downstream.partition': partition}]
   ]
-  rows = {(row['end point'], row['difference of'][-11:]): row for row in beyond._of_classes(pd.concat(parts))}
+  records = pd.concat(parts, ignore_index=True)
+  records.loc[(records['trial'] == 1) & (records['method'] == 'prompt_refit'), 'accuracy'] -= 0.1
+  rows = {(row['end point'], row['difference of'][-11:]): row for row in beyond._of_classes(records)}
   assert {key: (row['n'], row['difference'][:4]) for key, row in rows.items()} == {
-    ('9', 'all classes'): ('2', '0.0'),
-    ('9', ', 2 classes'): ('2', '20.0'),
+    ('9', 'all classes'): ('2', '-5.0'),
+    ('9', ', 2 classes'): ('2', '15.0'),
     ('7, 8', 'all classes'): ('3', '0.0 '),
     ('7, 8', ', 2 classes'): ('3', '20.0'),
   }
