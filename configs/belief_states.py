@@ -20,11 +20,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # HMMs that no other experiment has seen.
   config.update(seed=47, num_trials=3, num_states=(30, 30, 30, 15), temperatures=(0.01, 0.1, 0.3, 0.1))
   config.update(named=('mess3',), memories=(5,))
-  config.checkpoints = (0, 25, 50, 100, 150, 200, 250, 300)
-  config.update(num_texts=1500, num_held_out=300, reach=8)
-  config.pretrain.update(num_steps=300, steps_per_call=25)
+  config.checkpoints = (0, 50, 100, 150, 200, 300, 450, 600)
+  config.update(num_texts=1200, num_held_out=300, reach=8)
   if scale == 'smoke':
     config.update(num_trials=1, num_states=(4, 6), temperatures=(0.01, 0.1), memories=(2,), checkpoints=(0, 20, 40))
     config.update(num_texts=100, num_held_out=20, reach=2)
-    config.pretrain.update(num_steps=40, steps_per_call=10)
   return config

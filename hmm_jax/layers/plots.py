@@ -35,7 +35,7 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
   if beliefs.ndim != 2 or beliefs.shape[1] != 3:
     raise ValueError(f'beliefs have shape {beliefs.shape}; valid is [n, 3], of three states')
   ax = ax or _new_axes()
-  ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8)
+  ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8, linestyle='-', marker='')
   ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)
   ax.axis('off')
   ax.set_aspect('equal')

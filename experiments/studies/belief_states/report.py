@@ -1,6 +1,6 @@
 """Tables and figures of the study of belief states, from records."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import itertools
 
 from matplotlib.axes import Axes
@@ -15,7 +15,8 @@ from experiments.studies.belief_states.measure import DESIGNS
 from experiments.studies.settings import BeliefSettings
 import hmm_jax as hj
 
-_CONTROLS = ('exact G', 'window', 'table', 'shuffled')
+_TITLES = {'kl': 'KL of a softmax probe, or of a table, in nats', 'r_squared': 'R^2 of an affine probe, or of a table'}
+_CONTROLS = ['exact G', 'window', 'table', 'shuffled']
 
 
 def _numbers(records: pd.DataFrame) -> pd.DataFrame:
@@ -29,9 +30,12 @@ def _ends(numbers: pd.DataFrame) -> pd.DataFrame:
   return numbers[~numbers['step'].between(1, numbers['step'].max() - 1)]
 
 
-def _means(title: str, rows: pd.DataFrame, index: list[str], columns: str = 'reader') -> Table:
-  """A row for each entry of the index, of means over HMMs."""
-  cells = rows.pivot_table('value', index, columns, sort=False).map(lambda value: format_number(value, '.3g'))
+def _means(
+  title: str, rows: pd.DataFrame, index: list[str], columns: str = 'reader', last: Sequence[str] = ()
+) -> Table:
+  """A row for each entry of the index, of means over HMMs; these columns come last."""
+  cells = rows.pivot_table('value', index, columns, sort=False)
+  cells = cells[[*cells.columns.drop([*last]), *last]].map(lambda value: format_number(value, '.3g'))
   return table(title, cells.reset_index().astype(str), len(index))
 
 
@@ -80,16 +84,17 @@ def _tests(numbers: pd.DataFrame, settings: BeliefSettings) -> Table:
 def tables(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, Table]:
   """All tables, only from records."""
   numbers = _numbers(records)
-  probed = _ends(numbers)[lambda rows: rows['design'].isin(DESIGNS) & ~rows['reader'].str.contains('embeddings')]
+  probed = _ends(numbers)[lambda rows: rows['reader'].isin(_CONTROLS) | rows['reader'].str.contains('layer')]
+  probed = probed[probed['design'].isin(DESIGNS)]
   return {
     'tests': _tests(numbers, settings),
-    'kl': _means('KL in nats of a softmax probe, or a table', select(probed, measure='kl'), ['process', 'design']),
-    'r_squared': _means(
-      'R^2 of an affine probe, or a table', select(probed, measure='r_squared'), ['process', 'design']
-    ),
+    **{
+      measure: _means(title, select(probed, measure=measure), ['process', 'design'], last=_CONTROLS)
+      for measure, title in _TITLES.items()
+    },
     'concentration': _means(
       'Beliefs: entropy in nats and largest probability',
-      numbers[numbers['measure'].isin(['entropy', 'largest'])],
+      select(numbers, reader='exact'),
       ['process', 'design'],
       'measure',
     ),
@@ -125,17 +130,18 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
     figures_lib.finish(made[name], records)
 
   pooled = select(_ends(numbers), design='pooled')
-  for measure, label in ('kl', 'KL of a softmax probe (nats)'), ('r_squared', 'R^2 of an affine probe'):
+  for measure, label in _TITLES.items():
     for axes, rows in panels(f'layers_{measure}', select(pooled, measure=measure), 'process'):
       _draw_layers(axes, rows)
-      axes.set(ylabel=label, yscale='log' if measure == 'kl' else 'linear')
+      axes.set(ylabel=label.split(',')[0], yscale='log' if measure == 'kl' else 'linear')
       axes.label_outer()
   for axes, rows in panels('along', _along(numbers), 'process'):
     means = rows.pivot_table('value', 'step', 'reader')
     for layer in means.columns.drop('prediction'):
       axes.plot(100 * means['prediction'], 100 * means[layer], label=layer)
     axes.axline((0, 0), slope=1, color='0.6', linewidth=0.9, linestyle=':')
-    axes.set(xlabel='KL of prediction (%)', ylabel='KL of belief (%)')
+    axes.set(xlabel='KL of the prediction (%)', ylabel='KL of the belief (%)')
+    axes.xaxis.set_inverted(True)
     axes.label_outer()
   for axes, rows in panels('patches', select(numbers, design='patch').query("measure != 'none'"), 'reader'):
     shares = rows.pivot_table('value', 'measure', 'process', sort=False)
@@ -144,9 +150,11 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
       axes.plot(shares[process], shares.index, linestyle='', label=process)
     axes.axvline(1, color='0.6', linewidth=0.9, linestyle=':')
     axes.set(xlabel='KL, as a share of no patch', xscale='log')
-  points = records[records['measure'] == 'points']
+    axes.yaxis.set_inverted(True)
+  # A [MASK] has one embedding in all texts.
+  points = records.query("measure == 'points' and reader != 'embeddings'")
   exact = select(points, reader='exact')['value']
-  named = points['reader'] + np.where(points['step'] == 0, ', untrained', '')
+  named = np.where(points['step'] == 0, 'untrained ', '') + points['reader']
   for axes, rows in panels('simplex', points.assign(reader=named), 'reader'):
     hj.plots.simplex(np.array(rows['value'].iloc[0]), np.array(exact.iloc[0]), axes)
   return made
@@ -157,9 +165,9 @@ def _draw_layers(axes: Axes, rows: pd.DataFrame) -> None:
   means = {reader: mean_interval(of) for reader, of in rows.groupby('reader', sort=False)['value']}
   # Two values or less have no interval.
   pairs = {reader: (one.mean, np.nan_to_num(one.half_width)) for reader, one in means.items()}
+  layers = [reader for reader in pairs if reader.startswith(('embeddings', 'layer'))]
   lines = {
-    name: {layer: pairs[before + layer] for layer in pairs if before + layer in pairs}
+    name: {layer.replace('embeddings', 'emb.'): pairs[before + layer] for layer in layers}
     for name, before in (('trained', ''), ('untrained', 'untrained '))
   }
-  lines['trained'] = {layer: lines['trained'][layer] for layer in lines['untrained']}
   hj.plots.layers(lines | {name: pairs[name] for name in _CONTROLS}, axes).get_legend().remove()
