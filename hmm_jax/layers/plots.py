@@ -10,7 +10,7 @@ from hmm_jax._support.arguments import converted
 
 _CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
 # Markers and dashes, so that lines differ in print without colour.
-_MARKERS, _DASHES = 'os^Dv', ('-', '--', '-.', ':', '-')
+_MARKERS, _DASHES = 'os^DvP', ('-', '--', '-.', ':', (0, (6, 1)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 @converted
@@ -57,10 +57,10 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   """
   ax = ax or _new_axes()
   for number, (name, values) in enumerate(table.items()):
-    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 5])
+    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
     if isinstance(values, Mapping):
       means, halves = np.transpose([np.append(value, 0)[:2] for value in values.values()])
-      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 5], **style)
+      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 6], **style)
     else:
       mean, half = np.append(values, 0)[:2]
       ax.axhline(mean, **style)

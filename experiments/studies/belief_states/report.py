@@ -149,7 +149,7 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
     for process in shares:
       axes.plot(shares[process], shares.index, linestyle='', label=process)
     axes.axvline(1, color='0.6', linewidth=0.9, linestyle=':')
-    axes.set(xlabel='KL, as a share of no patch', xscale='log')
+    axes.set(xlabel='KL, as a share of no patch', xscale='log', xlim=(0.003, None))
     axes.yaxis.set_inverted(True)
   # A [MASK] has one embedding in all texts.
   points = records.query("measure == 'points' and reader != 'embeddings'")
