@@ -126,6 +126,7 @@ def _planted(kl, kl_of_paper):
       for design, name, step in itertools.product(measure.DESIGNS, ('kl', 'r_squared'), of_steps)
       for score in of_steps[step].items()
     ]
+    found += [('pooled', 20, name, 'layer_1', 9.0) for name in ('kl', 'r_squared')]
     for step, share in (0, 1.0), (20, 0.75), (40, 0.25):
       found += [('pooled', step, 'share', 'layer_1', share), ('pooled', step, 'share', 'prediction', share / 2)]
     found += [('fixed', None, 'entropy', 'exact', 0.3), ('prompt', None, 'distance', 'layer_1', 1.0)]
@@ -146,7 +147,7 @@ def test_tables_and_figures_show_the_records():
   refuted = report.tables(_planted(2.0, 0.5), settings)['tests'].frame['verdict']
   assert refuted.tolist()[:5] == ['refuted', 'refuted', 'holds', 'refuted', 'holds']
   kl = tables['kl'].frame.set_index(['process', 'design'])
-  assert kl.loc[('H6_T0.1', 'visible'), ['layer_1', 'untrained layer_1', 'table']].tolist() == ['0.505', '4', '1']
+  assert kl.loc[('H6_T0.1', 'pooled'), ['layer_1', 'untrained layer_1', 'table']].tolist() == ['0.505', '4', '1']
   figures = report.figures(records, settings)
   assert [*figures] == ['layers_kl', 'layers_r_squared', 'along', 'patches', 'simplex']
   line = figures['along'].axes[0].lines[0].get_xydata()

@@ -41,7 +41,7 @@ class Texts(NamedTuple):
   beliefs: np.ndarray
   token_probs: np.ndarray
 
-  def read(self, values: np.ndarray) -> np.ndarray:
+  def read(self, values: Any) -> np.ndarray:
     """The rows [n, ...] at the positions of values [n, T, ...]."""
     return values[np.arange(len(values)), self.positions]
 
@@ -61,32 +61,34 @@ def draw(s: BeliefSettings, hmm: Distribution, design: str, place: int, key: Arr
   inputs = np.where(is_masked, hmm.num_tokens, tokens)
   posterior = hj.forward_backward(hmm, hj.token_likelihoods(hmm, inputs, ~is_masked))
   texts = Texts(inputs, positions, *np.zeros((2, len(inputs), 0)))
-  beliefs, without = (
-    np.float64(texts.read(probs)) for probs in (posterior.smoothed_probs, posterior.leave_one_out_probs)
-  )
-  token_probs = without @ np.float64(hmm.joint_emission_matrix)
+  beliefs, without = (_wide(texts.read(x)) for x in (posterior.smoothed_probs, posterior.leave_one_out_probs))
+  token_probs = without @ _wide(hmm.joint_emission_matrix)
   if isinstance(hmm, hj.MemoryHMM):
     beliefs = beliefs.reshape(len(inputs), -1, hmm.num_states).sum(-1)
   return texts._replace(beliefs=beliefs, token_probs=token_probs)
 
 
+def _wide(values: Any) -> np.ndarray:
+  return np.asarray(values, np.float64)
+
+
 def divergence(probs: np.ndarray, others: Any) -> float:
   """The mean KL(probs || others) of rows in nats."""
-  return float(scipy.special.rel_entr(probs, np.float64(others)).sum(-1).mean())
+  return float(scipy.special.rel_entr(probs, _wide(others)).sum(-1).mean())
 
 
 class Probing(NamedTuple):
-  """Texts of a design, the first `count` of which probes are fitted to and scored on, the probes' key, and whether
+  """Texts of a design, the first `num_probed` of which probes are fitted to and scored on, the probes' key, and whether
   the beliefs that they read off the others are recorded."""
 
   texts: Texts
-  count: int
+  num_probed: int
   key: Array
   is_drawn: bool = False
 
   def scores(self, reader: str, features: np.ndarray, *kinds: str, **options: Any) -> Measured:
     """R^2 of the first kind of probe of features [n, F]; KL of the last one, also as a share of the mean belief's."""
-    n, beliefs = self.count, self.texts.beliefs[: self.count]
+    n, beliefs = self.num_probed, self.texts.beliefs[: self.num_probed]
     probes = [
       hj.probe(features[:n], beliefs, self.key, kind=kind, **options) for kind in kinds or ('affine', 'softmax')
     ]
@@ -100,7 +102,7 @@ class Probing(NamedTuple):
 def controls(probing: Probing, reach: int) -> Measured:
   """How concentrated beliefs are, and scores of the exact G and of readers of `reach` tokens on each side."""
   texts, V = probing.texts, probing.texts.token_probs.shape[1]
-  drawn = {('points', 'exact'): texts.beliefs[probing.count :].round(3).tolist()} if probing.is_drawn else {}
+  drawn = {('points', 'exact'): texts.beliefs[probing.num_probed :].round(3).tolist()} if probing.is_drawn else {}
   return {
     **drawn,
     ('entropy', 'exact'): float(scipy.special.entr(texts.beliefs).sum(-1).mean()),
@@ -114,7 +116,7 @@ def controls(probing: Probing, reach: int) -> Measured:
 
 def layers(probing: Probing, model: MaskedLM, params: Any) -> Measured:
   """The scores of every layer, and of the last for shuffled beliefs; KL of predictions to G on other texts."""
-  found, rest = Measured(), probing.texts.part(probing.count, None)
+  found, rest = Measured(), probing.texts.part(probing.num_probed, None)
   for layer, values in hj.activations(model, params, probing.texts.inputs).items():
     features = probing.texts.read(values)
     found |= probing.scores(layer, features)
@@ -130,16 +132,18 @@ def patches(probing: Probing, model: MaskedLM, params: Any, hmm: Distribution) -
   The measure is the patch. The texts that probes do not read take each the belief of the one before it, at the one
   position of all.
   """
-  fitted, texts = probing.texts.part(probing.count), probing.texts.part(probing.count, None)
+  fitted, texts = probing.texts.part(probing.num_probed), probing.texts.part(probing.num_probed, None)
   place, found = texts.positions[:1], Measured()
-  expected = np.roll(texts.beliefs, 1, 0) @ np.float64(hmm.joint_emission_matrix)
+  expected = np.roll(texts.beliefs, 1, 0) @ _wide(hmm.joint_emission_matrix)
   streams = hj.activations(model, params, probing.texts.inputs)
   # A [MASK] has one embedding in all texts.
   for layer in [*streams][1:] or streams:
     values = probing.texts.read(streams[layer])
-    for name, change in _changes(fitted, values[: probing.count], texts, values[probing.count :], probing.key).items():
-      patched = streams[layer][probing.count :]
-      patched[:, place[0]] = values[probing.count :] + change
+    for name, change in _changes(
+      fitted, values[: probing.num_probed], texts, values[probing.num_probed :], probing.key
+    ).items():
+      patched = streams[layer][probing.num_probed :]
+      patched[:, place[0]] = values[probing.num_probed :] + change
       probs = hj.with_activations(model, params, texts.inputs, {layer: patched}, positions=place)[:, 0]
       found[name, layer] = divergence(expected, probs) / found.get(('none', layer), 1)
   return found
@@ -171,7 +175,7 @@ def _changes(fitted: Texts, fitted_x: np.ndarray, texts: Texts, x: np.ndarray, k
 
 def _directions(rows: np.ndarray) -> np.ndarray:
   """Orthonormal directions [R, D] that rows [n, D] vary in, the widest first."""
-  _, sizes, directions = principal_directions(np.float64(rows))
+  _, sizes, directions = principal_directions(_wide(rows))
   return directions[sizes > _LEAST * sizes[0]]
 
 
@@ -181,7 +185,7 @@ def prompted(probing: Probing, model: MaskedLM, params: Any, hmm: Distribution, 
   A distance is the median over texts of that to the nearest. Where the activation is a belief: its total variation from
   that without the prompt, and the mass on the states that the label weighs.
   """
-  texts, n, place, found = probing.texts, probing.count, probing.texts.positions[0], Measured()
+  texts, n, place, found = probing.texts, probing.num_probed, probing.texts.positions[0], Measured()
   sizes = dict(length=s.downstream.length, num_train=s.downstream.num_train, num_test=s.downstream.num_test)
   task = hj.draw_task(hmm, probing.key, **sizes)
   tuned = hj.tune(model, params, hmm, task, prompt_length=s.prompt.length, schedule=s.schedule('prompt'))

@@ -1,7 +1,6 @@
 """Tables and figures of the study of belief states, from records."""
 
 from collections.abc import Iterator, Sequence
-import itertools
 
 from matplotlib.axes import Axes
 import matplotlib.figure
@@ -121,12 +120,11 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
     groups = rows.groupby(by, sort=False)
     columns = min(len(groups), 4)
     made[name], grid = figures_lib.panels(settings.figure, columns, -(-len(groups) // columns))
-    for axes, (title, of_panel) in itertools.zip_longest(grid, groups, fillvalue=('', None)):
+    for axes in grid[len(groups) :]:
+      axes.axis('off')
+    for axes, (title, of_panel) in zip(grid, groups):
       axes.set_title(title)
-      if of_panel is None:
-        axes.axis('off')
-      else:
-        yield axes, of_panel
+      yield axes, of_panel
     figures_lib.finish(made[name], records)
 
   pooled = select(_ends(numbers), design='pooled')

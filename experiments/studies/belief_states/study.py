@@ -31,7 +31,7 @@ def _parts(s: BeliefSettings) -> dict[str, Part]:
     of_temperature = _with_hmm(s, emission_temperature=temperature)
     draws[f'H{size}_T{temperature:g}'] = functools.partial(trial_lib.draw_distribution, of_temperature, Point(size))
   for name in s.named:
-    draws[name] = lambda _, name=name: jax.tree.map(np.float32, NAMED[name]())
+    draws[name] = functools.partial(_named, name)
   for size in s.memories:
     draws[f'M{size}'] = functools.partial(trial_lib.draw_distribution, s, Point(_MEMORY_STATES, size, 1))
   return {
@@ -39,6 +39,10 @@ def _parts(s: BeliefSettings) -> dict[str, Part]:
     for number in range(s.num_trials)
     for name, draw in draws.items()
   }
+
+
+def _named(name: str, key: Array) -> Distribution:
+  return jax.tree.map(np.float32, NAMED[name]())
 
 
 def _with_hmm(s: BeliefSettings, **changes: Any) -> BeliefSettings:
@@ -60,7 +64,7 @@ def _part(
     hmm, probings = draw(key_hmm), dict[str, measure.Probing]()
     for index, design in enumerate(measure.DESIGNS):
       texts = measure.draw(s, hmm, design, -is_named, jax.random.fold_in(key_texts, index))
-      is_drawn = is_named and number == 0 and design == 'fixed' and hmm.num_states == 3
+      is_drawn = is_named and number == 0 and design == 'fixed' and texts.beliefs.shape[1] == 3
       probings[design] = measure.Probing(texts, s.num_texts, key_probes, is_drawn)
       add(measure.controls(probings[design], s.reach), design)
     s = _with_hmm(s, num_tokens=hmm.num_tokens)
@@ -72,8 +76,8 @@ def _part(
     if not isinstance(hmm, MemoryHMM):
       add(measure.patches(probings['fixed'], model, params, hmm), 'patch')
     if name.endswith(f'_T{s.hmm.emission_temperature:g}'):
-      for frozen in (model, params), (ExactModel(hmm.num_tokens), hmm):
-        add(measure.prompted(probings['fixed'], *frozen, hmm, s), 'prompt')
+      add(measure.prompted(probings['fixed'], model, params, hmm, s), 'prompt')
+      add(measure.prompted(probings['fixed'], ExactModel(hmm.num_tokens), hmm, hmm, s), 'prompt')
   return rows
 
 
