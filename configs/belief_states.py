@@ -8,8 +8,8 @@ A part is a pretraining: three HMMs at each |H| and emission temperature, three 
 memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, a table of
 tokens, and shuffled beliefs. Activations are patched, and prompts tuned on the paper's draws.
 
-Cost: not measured as a whole. An HMM with 30 states took under three minutes of CPU time on cores that other work shared,
-18 parts therefore at most 54.
+Cost: not measured as a whole. An HMM with 30 states took under three minutes of CPU time on cores that other work
+shared, so that 18 parts take at most 54.
 Expected: not run yet.
 """
 
