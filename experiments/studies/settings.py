@@ -3,7 +3,6 @@
 from experiments.settings.fields import require, setting
 from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment, FigureSettings
-from hmm_jax.distributions.processes import NAMED
 
 
 class ExampleSettings(Experiment):
@@ -53,23 +52,17 @@ class PlateauSettings(Settings):
 
 
 class BeliefSettings(PlateauSettings):
-  """The settings of prompt_vs_head, the processes whose beliefs are probed, and the texts that probes read."""
+  """The settings of prompt_vs_head, the HMMs whose beliefs are probed beside mess3 and a memory, and the texts."""
 
   num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=4096, may_repeat=True)
   temperatures: tuple[float, ...] = setting(
     'temperatures of P[X | H]; prompts are tuned at hmm.emission_temperature', least=1e-6, may_repeat=True
   )
-  named: tuple[str, ...] = setting(
-    'named processes, whose [MASK] at a fixed position is the last token', choices=tuple(NAMED), may_be_empty=True
-  )
-  memories: tuple[int, ...] = setting('|M| of processes with a memory and 4 hidden states', least=2, may_be_empty=True)
-  num_texts: int = setting('texts of each design that probes are fitted to and scored on', least=10, most=10**6)
-  num_held_out: int = setting('further texts, which are patched, prompted and drawn', least=2, most=10**6)
-  reach: int = setting('tokens on each side of a position that window and table read', most=1000)
+  checkpoints: tuple[int, ...] = setting('pretraining steps after which layers are probed, beside 0')
+  num_texts: int = setting('texts of each design that probes are fitted to and scored on', least=20, most=10**6)
 
   def check_fields(self) -> None:
     super().check_fields()
     pairs = set(zip(self.num_states, self.temperatures))
     fits = len(pairs) == len(self.num_states) == len(self.temperatures)
     require(fits, 'temperatures', self.temperatures, f'one for each of num_states, {self.num_states}, no pair twice')
-    require(self.checkpoints[0] == 0, 'checkpoints', self.checkpoints, '0, the untrained model, then later steps')

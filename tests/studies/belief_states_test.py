@@ -1,7 +1,6 @@
 """The study of belief states on the exact model, where R^2 is 1 and patches are exact; tables of planted records."""
 
 import itertools
-import types
 
 import jax
 import numpy as np
@@ -36,10 +35,6 @@ def _texts(hmm, design, place=0):
   return measure.draw(_settings(), hmm, design, place, KEY)
 
 
-def _probing(hmm=HMM):
-  return measure.Probing(_texts(hmm, 'fixed'), 200, KEY)
-
-
 @pytest.mark.parametrize(('design', 'place'), [('fixed', -1), ('pooled', 0), ('visible', 0)])
 def test_texts_have_the_beliefs_of_the_position_that_is_read(design, place):
   """One [MASK], which is read, or several beside a token that is read, whose belief has seen it."""
@@ -66,33 +61,31 @@ def test_the_exact_model_holds_the_belief_and_predicts_from_it():
 
   Every patch that moves the belief to the other text's gives its prediction; its complement changes nothing.
   """
-  probing = _probing()
-  found, controls = measure.layers(probing, EXACT, HMM), measure.controls(probing, 2)
+  texts = _texts(HMM, 'fixed')
+  found, controls = measure.layers(texts, EXACT, HMM), measure.scores(measure.controls(texts, 2), texts)
   assert found['r_squared', 'beliefs'] == pytest.approx(1, abs=1e-4) and found['r_squared', 'shuffled'] < 0.2
   assert found['kl', 'prediction'] == pytest.approx(0, abs=1e-5)
   assert all(controls['r_squared', name] < 0.99 for name in ('window', 'table'))
-  beliefs = probing.texts.beliefs
-  assert controls['entropy', 'exact'] == pytest.approx(-(beliefs * np.log(beliefs)).sum(1).mean())
-  patched = {patch: kl for (patch, _), kl in measure.patches(probing, EXACT, HMM, HMM).items()}
-  assert patched.pop('none') > 0.01 and patched.pop('random') > 0.5
+  beliefs = texts.beliefs
+  assert measure.constants(texts)['entropy', 'exact'] == pytest.approx(-(beliefs * np.log(beliefs)).sum(1).mean())
+  (layer,) = measure.patches(texts, EXACT, HMM, HMM).values()
+  patched = {name: kl / layer['kl', 'none'] for (_, name), kl in layer.items()}
+  assert layer['kl', 'none'] > 0.01 and patched.pop('none') == 1 and patched.pop('random') > 0.5
   assert patched.pop('complement') == pytest.approx(1, abs=1e-3)
   assert len(patched) == 7 and list(patched.values()) == pytest.approx([0] * 7, abs=1e-3)
 
 
-def test_a_prompt_without_evidence_moves_no_belief_of_a_stationary_process(monkeypatch):
+def test_a_prompt_without_evidence_moves_no_belief_of_a_stationary_process():
   """Rows of ones change nothing; a row that is 1 on one state leaves what that state can reach in one step."""
   hmm, rows = jax.tree.map(np.float32, mess3()), np.ones((4, 3), np.float32)
-  probing = _probing(hmm)
-  monkeypatch.setattr(hj, 'tune', lambda *_, **__: types.SimpleNamespace(prompt=rows, accuracy=0.5))
-  run = lambda: measure.prompted(probing, EXACT, hmm, hmm, _settings())
-  found = run()
-  assert found['total variation', 'beliefs'] == pytest.approx(0, abs=1e-5)
+  texts = _texts(hmm, 'fixed')
+  found = measure.prompted(texts, EXACT, hmm, rows)
+  assert found['shift', 'beliefs'] == pytest.approx(0, abs=1e-5)
   assert found['distance', 'beliefs'] == pytest.approx(found['distance, prompted', 'beliefs'], abs=1e-5)
   rows[-1] = [1, 0, 0]
-  texts = probing.texts.part(200, None)
-  posterior = log_space_posterior(hmm._replace(initial_probs=hmm.transition_matrix[0]), rows_of(hmm, texts.inputs))
-  expected = np.abs(texts.read(posterior.smoothed_probs) - texts.beliefs).sum(1).mean() / 2
-  assert run()['total variation', 'beliefs'] == pytest.approx(expected, abs=1e-5)
+  moved = log_space_posterior(hmm._replace(initial_probs=hmm.transition_matrix[0]), rows_of(hmm, texts.inputs[200:]))
+  expected = np.abs(moved.smoothed_probs[:, 0] - texts.beliefs[200:]).sum(1).mean() / 2
+  assert measure.prompted(texts, EXACT, hmm, rows)['shift', 'beliefs'] == pytest.approx(expected, abs=1e-5)
 
 
 def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
@@ -100,7 +93,7 @@ def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
   monkeypatch.setattr(pretraining, 'params_along', lambda settings, hmm, key, steps, _: ((step, hmm) for step in steps))
   monkeypatch.setattr(pretraining, 'tuned_model', lambda bert: EXACT)
   # An exact belief that a patch moves off the simplex has no KL.
-  monkeypatch.setattr(measure, 'patches', lambda *_: {('none', 'beliefs'): 1.0})
+  monkeypatch.setattr(measure, 'patches', lambda *_: {'beliefs': {('kl', 'none'): 1.0}})
   settings = _settings(num_states=(3,), temperatures=(0.1,), memories=(), hmm__num_tokens=3)
   STUDY.run(settings, tmp_path, QUIET)
   records = results.load(tmp_path)
@@ -119,19 +112,18 @@ def _planted(kl, kl_of_paper):
   rows = []
   for number, (process, value) in itertools.product(range(3), [('H4_T0.01', kl_of_paper), ('H6_T0.1', kl)]):
     near = 1 + 0.01 * number
-    of_steps = {None: {'table': 1.0, 'window': 0.1, 'exact G': 0.7}}
-    of_steps |= {step: {'layer_1': of, 'shuffled': 4.0} for step, of in ((0, 4.0), (40, value * near))}
+    of_steps = {None: {'table': 1.0, 'window': 0.1, 'exact G': 0.7, 'constant': 4.0, 'constant prediction': 2.0}}
+    of_steps |= {0: {'layer_1': 4.0, 'prediction': 1.0}, 40: {'layer_1': value * near, 'prediction': 0.25}}
+    of_steps[40]['shuffled'] = 4.0
     found = [
       (design, step, name, *score)
       for design, name, step in itertools.product(measure.DESIGNS, ('kl', 'r_squared'), of_steps)
       for score in of_steps[step].items()
     ]
-    found += [('pooled', 20, name, 'layer_1', 9.0) for name in ('kl', 'r_squared')]
-    for step, share in (0, 1.0), (20, 0.75), (40, 0.25):
-      found += [('pooled', step, 'share', 'layer_1', share), ('pooled', step, 'share', 'prediction', share / 2)]
+    found += [('pooled', 20, 'kl', 'layer_1', 3.0), ('pooled', 20, 'kl', 'prediction', 0.75)]
     found += [('fixed', None, 'entropy', 'exact', 0.3), ('prompt', None, 'distance', 'layer_1', 1.0)]
-    patched = {'none': 1.0, 'encoding': 0.1, 'complement': 0.95}
-    found += [('patch', None, name, 'layer_1', share * near) for name, share in patched.items()]
+    patched = {'none': 2.0, 'encoding': 0.2 * near, 'complement': 1.9 * near}
+    found += [('layer_1 patched', None, 'kl', *score) for score in patched.items()]
     rows += [(process, number, *row) for row in found]
   for reader, order in ('exact', [0, 1, 2]), ('table', [2, 1, 0]):
     rows.append(('mess3', 0, 'fixed', None, 'points', reader, np.eye(3)[order].tolist()))
@@ -148,10 +140,12 @@ def test_tables_and_figures_show_the_records():
   assert refuted.tolist()[:5] == ['refuted', 'refuted', 'holds', 'refuted', 'holds']
   kl = tables['kl'].frame.set_index(['process', 'design'])
   assert kl.loc[('H6_T0.1', 'pooled'), ['layer_1', 'untrained layer_1', 'table']].tolist() == ['0.505', '4', '1']
+  assert tables['patches'].frame['encoding'].tolist() == ['0.101'] * 2
   figures = report.figures(records, settings)
-  assert [*figures] == ['layers_kl', 'layers_r_squared', 'along', 'patches', 'simplex']
-  line = figures['along'].axes[0].lines[0].get_xydata()
-  np.testing.assert_allclose(line, [[50, 100], [37.5, 75], [12.5, 25]])
+  assert [*figures] == ['layers', 'along', 'patches', 'simplex']
+  layer, prediction = (line.get_xydata() for line in figures['along'].axes[0].lines[:2])
+  np.testing.assert_allclose(layer, [[0, 1], [20, 0.75], [40, 0.505]])
+  np.testing.assert_allclose(prediction, [[0, 0.5], [20, 0.375], [40, 0.125]])
   exact, table = (axes.collections[0] for axes in figures['simplex'].axes)
   np.testing.assert_allclose(exact.get_facecolor(), table.get_facecolor())
   np.testing.assert_allclose(exact.get_offsets(), table.get_offsets()[::-1])

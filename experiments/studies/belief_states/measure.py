@@ -1,8 +1,9 @@
-"""Texts with their exact beliefs; probes of layers and of controls; patches; what a prompt does.
+"""Texts with their exact beliefs; probes of what readers see; patches; what a prompt does.
 
-A measurement has a measure, such as R^2, and a reader, which is a layer of a model or a control.
+A reader, such as a layer or a control, is features [n, F] of texts by its name. Measurements are by reader.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,14 +17,18 @@ import hmm_jax as hj
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning.optimum import principal_directions
-from hmm_jax.tuning.token_readers import one_hot_window, tokens_around
+from hmm_jax.tuning.token_readers import tokens_around
 
 # The position that is read: the only [MASK], at an end or anywhere; or a token beside many [MASK]s.
 DESIGNS = ('fixed', 'pooled', 'visible')
+# Tokens on each side of the position that window and table read.
+_REACH = 8
+# Of the texts of probes: training, validation, test.
+_SPLITS = (0.8, 0.1, 0.1)
 # A singular value of at most this share of the largest is rounding error.
 _LEAST = 1e-6
-# By (measure, reader).
-Measured = dict[tuple[str, str], Any]
+# By reader, its fields of a record.
+Measured = dict[str, dict[str, Any]]
 
 
 class Texts(NamedTuple):
@@ -45,118 +50,115 @@ class Texts(NamedTuple):
     """The rows [n, ...] at the positions of values [n, T, ...]."""
     return values[np.arange(len(values)), self.positions]
 
-  def part(self, *ends: int | None) -> 'Texts':
-    """The texts up to the first of `ends`, or from it to the second."""
-    return Texts(*(field[slice(*ends)] for field in self))
 
+def draw(s: BeliefSettings, hmm: Distribution, design: str, place: int, key: Array) -> list[Texts]:
+  """Texts of one of DESIGNS for probes, and a tenth as many others, which are patched, prompted and drawn.
 
-def draw(s: BeliefSettings, hmm: Distribution, design: str, place: int, key: Array) -> Texts:
-  """Texts of one of DESIGNS; `place` is the fixed position, 0 or -1."""
-  key_tokens, key_places = jax.random.split(key)
-  tokens = np.array(hj.sample_corpus(key_tokens, hmm, s.num_texts + s.num_held_out, s.downstream.length), int)
-  order = np.asarray(jax.random.uniform(key_places, tokens.shape))
-  positions = np.full(len(tokens), place % tokens.shape[1]) if design == 'fixed' else order.argmax(1)
-  is_masked = (order > 1 - s.pretrain.mask_rate) & (design == 'visible')
-  np.put_along_axis(is_masked, positions[:, None], design != 'visible', 1)
-  inputs = np.where(is_masked, hmm.num_tokens, tokens)
+  `place` is the fixed position, 0 or -1.
+  """
+  key_tokens, key_order = jax.random.split(key)
+  tokens = np.asarray(hj.sample_corpus(key_tokens, hmm, s.num_texts + s.num_texts // 10, s.downstream.length), int)
+  order = np.array(jax.random.uniform(key_order, tokens.shape))
+  order[:, place] += design == 'fixed'
+  # The position that is read has the largest number.
+  is_masked = order < s.pretrain.mask_rate if design == 'visible' else order == order.max(1, keepdims=True)
+  inputs, rows = np.where(is_masked, hmm.num_tokens, tokens), (np.arange(len(tokens)), order.argmax(1))
   posterior = hj.forward_backward(hmm, hj.token_likelihoods(hmm, inputs, ~is_masked))
-  texts = Texts(inputs, positions, *np.zeros((2, len(inputs), 0)))
-  beliefs, without = (_wide(texts.read(x)) for x in (posterior.smoothed_probs, posterior.leave_one_out_probs))
-  token_probs = without @ _wide(hmm.joint_emission_matrix)
+  beliefs, without = (np.float64(p)[rows] for p in (posterior.smoothed_probs, posterior.leave_one_out_probs))
   if isinstance(hmm, hj.MemoryHMM):
     beliefs = beliefs.reshape(len(inputs), -1, hmm.num_states).sum(-1)
-  return texts._replace(beliefs=beliefs, token_probs=token_probs)
-
-
-def _wide(values: Any) -> np.ndarray:
-  return np.asarray(values, np.float64)
+  fields = inputs, rows[1], beliefs, without @ np.float64(hmm.joint_emission_matrix)
+  return [Texts(*part) for part in zip(*(np.split(field, [s.num_texts]) for field in fields))]
 
 
 def divergence(probs: np.ndarray, others: Any) -> float:
   """The mean KL(probs || others) of rows in nats."""
-  return float(scipy.special.rel_entr(probs, _wide(others)).sum(-1).mean())
+  return float(scipy.special.rel_entr(probs, np.asarray(others, np.float64)).sum(-1).mean())
 
 
-class Probing(NamedTuple):
-  """Texts of a design, the first `num_probed` of which probes are fitted to and scored on, the probes' key, and whether
-  the beliefs that they read off the others are recorded."""
-
-  texts: Texts
-  num_probed: int
-  key: Array
-  is_drawn: bool = False
-
-  def scores(self, reader: str, features: np.ndarray, *kinds: str, **options: Any) -> Measured:
-    """R^2 of the first kind of probe of features [n, F]; KL of the last one, also as a share of the mean belief's."""
-    n, beliefs = self.num_probed, self.texts.beliefs[: self.num_probed]
-    probes = [
-      hj.probe(features[:n], beliefs, self.key, kind=kind, **options) for kind in kinds or ('affine', 'softmax')
-    ]
-    first, last = probes[0], probes[-1]
-    found = {'r_squared': first.r_squared, 'kl': last.kl, 'share': last.kl / divergence(beliefs, beliefs.mean(0))}
-    if self.is_drawn:
-      found['points'] = last(features[n:]).round(3).tolist()
-    return {(measure, reader): value for measure, value in found.items()}
+def _of_kl(kl: float, probs: np.ndarray) -> dict[str, Any]:
+  """A KL in nats, and as a share of that of the best constant answer to probs; nothing if it is infinite."""
+  return {'kl': kl, 'share': kl / divergence(probs, probs.mean(0))} if np.isfinite(kl) else {}
 
 
-def controls(probing: Probing, reach: int) -> Measured:
-  """How concentrated beliefs are, and scores of the exact G and of readers of `reach` tokens on each side."""
-  texts, V = probing.texts, probing.texts.token_probs.shape[1]
-  drawn = {('points', 'exact'): texts.beliefs[probing.num_probed :].round(3).tolist()} if probing.is_drawn else {}
-  return {
-    **drawn,
-    ('entropy', 'exact'): float(scipy.special.entr(texts.beliefs).sum(-1).mean()),
-    ('largest', 'exact'): float(texts.beliefs.max(-1).mean()),
-    ('kl', 'mean belief'): divergence(texts.beliefs, texts.beliefs.mean(0)),
-    **probing.scores('exact G', texts.token_probs),
-    **probing.scores('window', texts.read(one_hot_window(texts.inputs, V, reach))),
-    **probing.scores('table', texts.read(tokens_around(texts.inputs, V, reach)), 'table'),
-  }
+def controls(texts: Texts) -> dict[str, np.ndarray]:
+  """Readers without a network: the exact G, and the tokens near the position, as one-hot rows and as they are."""
+  V = texts.token_probs.shape[1]
+  around = texts.read(tokens_around(texts.inputs, V, _REACH))
+  return {'exact G': texts.token_probs, 'window': np.eye(V + 2)[around].reshape(len(around), -1), 'table': around}
 
 
-def layers(probing: Probing, model: MaskedLM, params: Any) -> Measured:
-  """The scores of every layer, and of the last for shuffled beliefs; KL of predictions to G on other texts."""
-  found, rest = Measured(), probing.texts.part(probing.num_probed, None)
-  for layer, values in hj.activations(model, params, probing.texts.inputs).items():
-    features = probing.texts.read(values)
-    found |= probing.scores(layer, features)
-  probs = hj.token_probs(model, params, rest.inputs, rest.positions[:, None])[:, 0]
-  kl = divergence(rest.token_probs, probs)
-  found['share', 'prediction'] = kl / divergence(rest.token_probs, rest.token_probs.mean(0))
-  return found | {('kl', 'prediction'): kl} | probing.scores('shuffled', features, shuffled=True)
+def layers(model: MaskedLM, params: Any, texts: Texts) -> dict[str, np.ndarray]:
+  """The layers of a model as readers, and the last once more, for shuffled beliefs."""
+  found = {name: texts.read(values) for name, values in hj.activations(model, params, texts.inputs).items()}
+  return {**found, 'shuffled': [*found.values()][-1]}
 
 
-def patches(probing: Probing, model: MaskedLM, params: Any, hmm: Distribution) -> Measured:
-  """KL of predictions to the exact one from another text's belief, as a share of that of no patch.
+def scores(read: Callable[[Texts], dict[str, np.ndarray]], texts: list[Texts], key: Array) -> Measured:
+  """R^2 of an affine probe of each reader and KL of a softmax probe; a table has both itself.
 
-  The measure is the patch. The texts that probes do not read take each the belief of the one before it, at the one
-  position of all.
+  At a fixed position also the beliefs of three states that are read off the other texts.
   """
-  fitted, texts = probing.texts.part(probing.num_probed), probing.texts.part(probing.num_probed, None)
-  place, found = texts.positions[:1], Measured()
-  expected = np.roll(texts.beliefs, 1, 0) @ _wide(hmm.joint_emission_matrix)
-  streams = hj.activations(model, params, probing.texts.inputs)
-  # A [MASK] has one embedding in all texts.
-  for layer in [*streams][1:] or streams:
-    values = probing.texts.read(streams[layer])
-    for name, change in _changes(
-      fitted, values[: probing.num_probed], texts, values[probing.num_probed :], probing.key
-    ).items():
-      patched = streams[layer][probing.num_probed :]
-      patched[:, place[0]] = values[probing.num_probed :] + change
-      probs = hj.with_activations(model, params, texts.inputs, {layer: patched}, positions=place)[:, 0]
-      found[name, layer] = divergence(expected, probs) / found.get(('none', layer), 1)
+  (probed, _), found = texts, Measured()
+  features, others = map(read, texts)
+  for reader, rows in features.items():
+    affine, law = (
+      hj.probe(rows, probed.beliefs, key, kind=kind, splits=_SPLITS, shuffled=reader == 'shuffled')
+      for kind in (('table', 'table') if reader == 'table' else ('affine', 'softmax'))
+    )
+    found[reader] = {'r_squared': affine.r_squared, **_of_kl(law.kl, probed.beliefs)}
+    if is_drawn(probed):
+      found[reader]['points'] = law(others[reader]).round(3).tolist()
   return found
 
 
-def _changes(fitted: Texts, fitted_x: np.ndarray, texts: Texts, x: np.ndarray, key: Array) -> dict[str, np.ndarray]:
-  """What each patch adds to the activations x [m, D]; maps are fitted to other texts. No patch comes first."""
-  swap, new = np.roll(x, 1, 0) - x, np.roll(texts.beliefs, 1, 0) - texts.beliefs
+def is_drawn(texts: Texts) -> bool:
+  """True for beliefs over three states at one position, which a triangle shows."""
+  return texts.beliefs.shape[1] == 3 and not np.ptp(texts.positions)
+
+
+def exact(texts: list[Texts]) -> Measured:
+  """The mean largest probability of beliefs, and those that are drawn."""
+  probed, others = texts
+  drawn = {'points': others.beliefs.round(3).tolist()} if is_drawn(others) else {}
+  return {'exact': {'largest': float(probed.beliefs.max(-1).mean()), **drawn}}
+
+
+def prediction(texts: list[Texts], model: MaskedLM, params: Any) -> Measured:
+  """KL of predictions to the exact G."""
+  _, others = texts
+  probs = hj.token_probs(model, params, others.inputs, others.positions[:, None])[:, 0]
+  return {'prediction': _of_kl(divergence(others.token_probs, probs), others.token_probs)}
+
+
+def patches(texts: list[Texts], model: MaskedLM, params: Any, hmm: Distribution, key: Array) -> dict[str, Measured]:
+  """KL to the exact prediction from another text's belief after each patch, in nats and as a share of no patch.
+
+  Each text takes the belief of the one before it, at the one position of all. Readers are patches; by layer.
+  """
+  probed, others = texts
+  seen, streams = layers(model, params, probed), hj.activations(model, params, others.inputs)
+  expected = np.roll(others.beliefs, 1, 0) @ np.float64(hmm.joint_emission_matrix)
+  found, place = dict[str, Measured](), others.positions[:1]
+  # A [MASK] has one embedding in all texts.
+  for layer in [*streams][1:] or streams:
+    x, patched, kl = others.read(streams[layer]), streams[layer].copy(), dict[str, float]()
+    for name, change in _changes(probed, seen[layer], others, x, key).items():
+      patched[:, place[0]] = x + change
+      probs = hj.with_activations(model, params, others.inputs, {layer: patched}, positions=place)[:, 0]
+      kl[name] = divergence(expected, probs)
+    found[layer] = {name: {'kl': value, 'share': value / kl['none']} for name, value in kl.items()}
+  return found
+
+
+def _changes(seen: Texts, seen_x: np.ndarray, texts: Texts, x: np.ndarray, key: Array) -> dict[str, np.ndarray]:
+  """What each patch adds to the activations x [m, D]; maps are fitted to seen texts."""
+  new, swap = (np.roll(rows, 1, 0) - rows for rows in (texts.beliefs, x))
   weights = lambda features, targets: hj.probe(features, targets, key).fitted[0]
-  encoding = weights(fitted.beliefs, fitted_x)
+  encoding = weights(seen.beliefs, seen_x)
   along, noise = new @ encoding, np.asarray(jax.random.normal(key, x.shape))
-  predicted = fitted.token_probs @ weights(fitted.token_probs, fitted_x)
-  belief, tokens, pca = map(_directions, (fitted.beliefs @ encoding, predicted, fitted_x))
+  predicted = seen.token_probs @ weights(seen.token_probs, seen_x)
+  belief, tokens, pca = map(_directions, (seen.beliefs @ encoding, predicted, seen_x))
   within = lambda basis: swap @ basis.T @ basis
   size = lambda rows: np.linalg.norm(rows, axis=1, keepdims=True)
   return {
@@ -169,34 +171,28 @@ def _changes(fitted: Texts, fitted_x: np.ndarray, texts: Texts, x: np.ndarray, k
     'PCA': within(pca[: len(belief)]),
     'token subspace': within(tokens),
     'belief, rank of tokens': within(belief[: len(tokens)]),
-    'pseudo-inverse': new @ np.linalg.pinv(weights(fitted_x, fitted.beliefs), rcond=_LEAST),
+    'pseudo-inverse': new @ np.linalg.pinv(weights(seen_x, seen.beliefs), rcond=_LEAST),
   }
 
 
 def _directions(rows: np.ndarray) -> np.ndarray:
   """Orthonormal directions [R, D] that rows [n, D] vary in, the widest first."""
-  _, sizes, directions = principal_directions(_wide(rows))
+  _, sizes, directions = principal_directions(np.float64(rows))
   return directions[sizes > _LEAST * sizes[0]]
 
 
-def prompted(probing: Probing, model: MaskedLM, params: Any, hmm: Distribution, s: BeliefSettings) -> Measured:
-  """How far a prompt, tuned for a task, takes activations of other texts from those that probes are fitted to.
+def prompted(texts: list[Texts], model: MaskedLM, params: Any, prompt: Array) -> Measured:
+  """How far a prompt takes activations of the other texts from those that probes are fitted to.
 
-  A distance is the median over texts of that to the nearest. Where the activation is a belief: its total variation from
-  that without the prompt, and the mass on the states that the label weighs.
+  A distance is the median over texts of that to the nearest. The shift is half the mean l1 distance to the same text
+  without the prompt: of beliefs, the total variation.
   """
-  texts, n, place, found = probing.texts, probing.num_probed, probing.texts.positions[0], Measured()
-  sizes = dict(length=s.downstream.length, num_train=s.downstream.num_train, num_test=s.downstream.num_test)
-  task = hj.draw_task(hmm, probing.key, **sizes)
-  tuned = hj.tune(model, params, hmm, task, prompt_length=s.prompt.length, schedule=s.schedule('prompt'))
-  changed = hj.activations(model, params, texts.inputs[n:], prompt=tuned.prompt)
-  for layer, values in hj.activations(model, params, texts.inputs).items():
-    (seen, other), new = np.split(texts.read(values), [n]), changed[layer][:, s.prompt.length + place]
-    distance = lambda rows, seen=seen: np.median(cdist(rows, seen).min(1))
-    measured = {'distance': distance(other), 'distance, prompted': distance(new), 'accuracy': tuned.accuracy}
-    if layer == 'beliefs':
-      mass = lambda rows: rows[:, np.asarray(task.task_weights).any(0)].sum(-1).mean()
-      moved = np.abs(new - other).sum(-1).mean() / 2
-      measured |= {'total variation': moved, 'mass': mass(other), 'mass, prompted': mass(new)}
-    found |= {(measure, layer): float(value) for measure, value in measured.items()}
+  (_, others), found = texts, Measured()
+  after = others._replace(positions=others.positions + len(prompt))
+  seen, plain = (layers(model, params, each) for each in texts)
+  for layer, values in hj.activations(model, params, others.inputs, prompt=prompt).items():
+    new, old = after.read(values), plain[layer]
+    apart, prompted_apart = (float(np.median(cdist(rows, seen[layer]).min(1))) for rows in (old, new))
+    shift = float(np.abs(new - old).sum(-1).mean() / 2)
+    found[layer] = {'distance': apart, 'distance_prompted': prompted_apart, 'shift': shift}
   return found

@@ -1,6 +1,5 @@
 """The study of belief states: by layer, along pretraining, patched and prompted, beside controls."""
 
-from collections.abc import Callable
 import dataclasses
 import functools
 from typing import Any
@@ -15,69 +14,65 @@ from experiments.settings.grid import Point
 from experiments.studies.belief_states import measure, report
 from experiments.studies.settings import BeliefSettings
 from experiments.studies.study import in_parts, Part, Row, Study
-from hmm_jax.distributions.hmm import Distribution
-from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.distributions.processes import NAMED
+import hmm_jax as hj
+from hmm_jax.distributions.processes import mess3
 from hmm_jax.models.model import ExactModel
 
-# Hidden states beside a memory, as in memory_vs_vanilla.
-_MEMORY_STATES = 4
+# |H| and |M| as in memory_vs_vanilla.
+_MEMORY = Point(4, 5, 1)
 
 
 def _parts(s: BeliefSettings) -> dict[str, Part]:
   """A part for each pretraining, the first of every process before the second of any."""
-  draws = dict[str, Callable[[Array], Distribution]]()
-  for size, temperature in zip(s.num_states, s.temperatures):
-    of_temperature = _with_hmm(s, emission_temperature=temperature)
-    draws[f'H{size}_T{temperature:g}'] = functools.partial(trial_lib.draw_distribution, of_temperature, Point(size))
-  for name in s.named:
-    draws[name] = functools.partial(_named, name)
-  for size in s.memories:
-    draws[f'M{size}'] = functools.partial(trial_lib.draw_distribution, s, Point(_MEMORY_STATES, size, 1))
+  with_hmm = lambda **changes: dataclasses.replace(s, hmm=dataclasses.replace(s.hmm, **changes))
+  processes: dict[str, tuple[Any, ...]] = {
+    f'H{size}_T{temperature:g}': (with_hmm(emission_temperature=temperature), Point(size))
+    for size, temperature in zip(s.num_states, s.temperatures)
+  }
+  processes |= {'mess3': (with_hmm(num_tokens=3), None), 'memory': (s, _MEMORY)}
   return {
-    f'{name}_{number}': functools.partial(_part, name, number, draw)
+    f'{name}_{number}': functools.partial(_part, name, number, *process)
     for number in range(s.num_trials)
-    for name, draw in draws.items()
+    for name, process in processes.items()
   }
 
 
-def _named(name: str, key: Array) -> Distribution:
-  return jax.tree.map(np.float32, NAMED[name]())
-
-
-def _with_hmm(s: BeliefSettings, **changes: Any) -> BeliefSettings:
-  return dataclasses.replace(s, hmm=dataclasses.replace(s.hmm, **changes))
-
-
 def _part(
-  name: str, number: int, draw: Callable[[Array], Distribution], s: BeliefSettings, key: Array, reporter: Reporter
+  name: str, number: int, s: BeliefSettings, point: Point | None, of_all: BeliefSettings, key: Array, reporter: Reporter
 ) -> list[Row]:
-  """The records of one pretraining."""
+  """The records of one pretraining on texts of a point, or on mess3."""
   key_hmm, key_pretraining, key_texts, key_probes = jax.random.split(key, 4)
-  rows, is_named = list[Row](), name in s.named
+  rows = list[Row]()
 
   def add(found: measure.Measured, design: str, step: int | None = None) -> None:
     same = {'process': name, 'hmm': number, 'design': design, 'step': step}
-    rows.extend({**same, 'measure': what, 'reader': reader, 'value': value} for (what, reader), value in found.items())
+    rows.extend({**same, 'reader': reader, **fields} for reader, fields in found.items())
 
   with trial_lib.precisely():
-    hmm, probings = draw(key_hmm), dict[str, measure.Probing]()
-    for index, design in enumerate(measure.DESIGNS):
-      texts = measure.draw(s, hmm, design, -is_named, jax.random.fold_in(key_texts, index))
-      is_drawn = is_named and number == 0 and design == 'fixed' and texts.beliefs.shape[1] == 3
-      probings[design] = measure.Probing(texts, s.num_texts, key_probes, is_drawn)
-      add(measure.controls(probings[design], s.reach), design)
-    s = _with_hmm(s, num_tokens=hmm.num_tokens)
+    hmm = trial_lib.draw_distribution(s, point, key_hmm) if point else jax.tree.map(np.float32, mess3())
+    texts = {
+      design: measure.draw(s, hmm, design, 0 if point else -1, jax.random.fold_in(key_texts, index))
+      for index, design in enumerate(measure.DESIGNS)
+    }
+    for design, drawn in texts.items():
+      add(measure.exact(drawn) | measure.scores(measure.controls, drawn, key_probes), design)
     model, ends = pretraining.tuned_model(s.bert_module()), (0, s.checkpoints[-1])
-    for step, params in pretraining.params_along(s, hmm, key_pretraining, s.checkpoints, reporter):
+    for step, params in pretraining.params_along(s, hmm, key_pretraining, (0, *s.checkpoints), reporter):
       params = jax.device_put(params)
-      for design in measure.DESIGNS if step in ends else ('pooled',):
-        add(measure.layers(probings[design], model, params), design, step)
-    if not isinstance(hmm, MemoryHMM):
-      add(measure.patches(probings['fixed'], model, params, hmm), 'patch')
-    if name.endswith(f'_T{s.hmm.emission_temperature:g}'):
-      add(measure.prompted(probings['fixed'], model, params, hmm, s), 'prompt')
-      add(measure.prompted(probings['fixed'], ExactModel(hmm.num_tokens), hmm, hmm, s), 'prompt')
+      read = functools.partial(measure.layers, model, params)
+      for design in texts if step in ends else ('pooled',):
+        found = measure.prediction(texts[design], model, params) | measure.scores(read, texts[design], key_probes)
+        add(found, design, step)
+    fixed = texts['fixed']
+    if point != _MEMORY:
+      for layer, found in measure.patches(fixed, model, params, hmm, key_probes).items():
+        add(found, f'{layer} patched')
+    if point and s.hmm == of_all.hmm and point != _MEMORY:
+      sizes = dict(length=s.downstream.length, num_train=s.downstream.num_train, num_test=s.downstream.num_test)
+      task, options = hj.draw_task(hmm, key_probes, **sizes), dict(prompt_length=s.prompt.length)
+      for frozen in (model, params), (ExactModel(hmm.num_tokens), hmm):
+        tuned = hj.tune(*frozen, hmm, task, schedule=s.schedule('prompt'), **options)
+        add(measure.prompted(fixed, *frozen, tuned.prompt), 'prompt')
   return rows
 
 
