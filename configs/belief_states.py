@@ -25,11 +25,11 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.update(experiment='belief_states', models=('bert',), methods=('head', 'prompt'), figures=())
   config.figure = base.figure(width=5.6, height=4.4)
   # HMMs that no other experiment has seen.
-  config.update(seed=470, num_trials=3, num_states=(30, 30, 30, 15), temperatures=(0.01, 0.1, 0.3, 0.1), num_texts=5000)
+  config.update(seed=470, num_trials=3, num_states=(30, 30, 30, 15), temperatures=(0.01, 0.1, 0.3, 0.1), num_texts=3000)
+  config.checkpoints = (150, 300, 450, 600)
+  # The texts that are read, of 25 tokens after 7 rows of a prompt, have the positions that BERT is pretrained on.
+  config.corpus.chunk_length, config.downstream.length, config.prompt.length = 32, 25, 7
   if scale == 'smoke':
     config.update(num_trials=1, num_states=(4, 6), temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))
-    return config
-  # The texts that are read, of 33 tokens after 7 rows of a prompt, have the positions that BERT is pretrained on.
-  config.corpus.chunk_length, config.prompt.length = 40, 7
-  config.pretrain.num_steps, config.checkpoints = 1200, (100, 200, 300, 450, 600, 900, 1200)
+    config.corpus.chunk_length, config.downstream.length, config.prompt.length = 16, 9, 4
   return config
