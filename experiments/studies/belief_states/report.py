@@ -15,13 +15,12 @@ from experiments.studies.settings import BeliefSettings
 import hmm_jax as hj
 
 _CONTROLS = ['exact G', 'window', 'table', 'shuffled']
-_UNTRAINED = 'untrained '
 
 
 def _ends(records: pd.DataFrame) -> pd.DataFrame:
   """The records of controls and of the untrained and the trained model, whose readers have different names."""
   rows = records[~records['step'].between(1, records['step'].max() - 1)]
-  return rows.assign(reader=np.where(rows['step'] == 0, _UNTRAINED, '') + rows['reader'])
+  return rows.assign(reader=np.where(rows['step'] == 0, 'untrained ', '') + rows['reader'])
 
 
 def _along(records: pd.DataFrame) -> pd.DataFrame:
@@ -29,73 +28,62 @@ def _along(records: pd.DataFrame) -> pd.DataFrame:
   return select(records, design='pooled').dropna(subset='step')[lambda of: of['reader'].str.match('layer|prediction')]
 
 
-def _means(title: str, rows: pd.DataFrame, index: list[str], field: str) -> Table:
-  """A row for each entry of the index, of means over HMMs by reader; controls stand last."""
-  cells = rows.pivot_table(field, index, 'reader', sort=False).map(lambda value: format_number(value, '.3g'))
-  last = cells.columns.isin(_CONTROLS)
-  return table(title, cells[[*cells.columns[~last], *cells.columns[last]]].reset_index().astype(str), len(index))
+def _means(title: str, rows: pd.DataFrame, field: str, place: str = 'design') -> Table:
+  """Means over HMMs by reader, a row for each process and place; controls stand last."""
+  cells = rows.pivot_table(field, ['process', place], 'reader', sort=False)
+  cells = cells[sorted(cells, key=_CONTROLS.__contains__)].map(lambda value: format_number(value, '.3g'))
+  return table(title, cells.reset_index().astype(str), 2)
 
 
 def _tests(ends: pd.DataFrame, settings: BeliefSettings) -> Table:
-  """The primary end points: ln of a ratio of two KLs, by HMM, minus ln of a bound."""
-  kl, last = ends.pivot_table('kl', ['process', 'hmm'], ['design', 'reader']), f'layer_{settings.bert.num_layers}'
-  kl = kl[kl.index.get_level_values('process').str.startswith('H')]
-  is_paper = kl.index.get_level_values('process').str.endswith(f'_T{settings.hmm.emission_temperature:g}')
-  weak, encoding = kl[~is_paper], f'encoding patch of {last} / none'
-  end_points = {
-    f'{last} / table, pooled, weak emissions': (weak, 'pooled', last, 'table', 1),
-    f'{last} / table, fixed, weak emissions': (weak, 'fixed', last, 'table', 1),
-    f'window / {last}, pooled, weak emissions': (weak, 'pooled', 'window', last, 1),
-    f"table / {last}, pooled, the paper's draws": (kl[is_paper], 'pooled', 'table', last, 1),
-    f'{last} / untrained, pooled': (kl, 'pooled', last, _UNTRAINED + last, 1),
-    f'{encoding} / 0.05': (kl, f'{last} patched', 'encoding', 'none', 0.05),
-    f'{encoding.replace(last, "layer_1")} / 0.5': (kl, 'layer_1 patched', 'encoding', 'none', 0.5),
-    f'0.9 none / complement patch of {last}': (kl, f'{last} patched', 'none', 'complement', 1 / 0.9),
-  }
-  ratios = [
-    np.log(of[place, above] / of[place, below] / bound) for of, place, above, below, bound in end_points.values()
+  """The primary end points: geometric means over HMMs of ratios of KLs, tested against a bound."""
+  last, paper = f'layer_{settings.bert.num_layers}', f'_T{settings.hmm.emission_temperature:g}'
+  kl = ends[ends['process'].str.startswith('H')].pivot_table('kl', ['process', 'hmm'], ['design', 'reader'])
+  is_paper = kl.index.get_level_values('process').str.endswith(paper)
+  end_points = [
+    ('weak', 'pooled', last, 'table', 1),
+    ('weak', 'fixed', last, 'table', 1),
+    ('weak', 'pooled', 'window', last, 1),
+    ("the paper's", 'pooled', 'table', last, 1),
+    ('all', 'pooled', last, f'untrained {last}', 1),
+    ('all', f'{last} patched', 'encoding', 'none', 0.05),
+    ('all', 'layer_1 patched', 'encoding', 'none', 0.5),
+    ('all', f'{last} patched', 'none', 'complement', 1 / 0.9),
   ]
-  means = [stratified([of for _, of in values.groupby('process')]) for values in ratios]
-  rows = [
-    {
-      'ln of KL': name,
-      'HMMs': str(len(mean.values)),
-      'mean': f'{mean.mean:.2f} ± {mean.half_width:.2f}',
-      'p, Holm': f'{p:.2g}',
-      'below 0': 'open' if not p < 0.05 else 'holds' if mean.mean < 0 else 'refuted',
-    }
-    for name, mean, p in zip(end_points, means, holm([mean.p_value for mean in means]))
+  hmms = {'weak': ~is_paper, "the paper's": is_paper, 'all': is_paper | True}
+  ratios = [np.log(kl[place, above] / kl[place, below] / bound) for _, place, above, below, bound in end_points]
+  means = [
+    stratified([of for _, of in values[hmms[which]].groupby('process')])
+    for values, (which, *_) in zip(ratios, end_points)
   ]
-  return table('Primary end points, expected below 0: mean ± 95% over HMMs, stratified by process', rows, 1)
+  frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
+  frame['ratio'] = [
+    '{:.2g} [{:.2g}, {:.2g}]'.format(*bound * np.exp([mean.mean, *mean.ends]))
+    for mean, bound in zip(means, frame['expected below'])
+  ]
+  frame['p, Holm'] = holm([mean.p_value for mean in means])
+  forms = {'expected below': '{:.3g}'.format, 'p, Holm': '{:.2g}'.format}
+  title = 'Primary end points: ratios of KL, geometric means [95% intervals over HMMs], stratified by process'
+  return table(title, frame.assign(**{name: frame[name].map(form) for name, form in forms.items()}), 4)
 
 
 def tables(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, Table]:
   """All tables, only from records."""
-  ends, by_design = _ends(records), ['process', 'design']
+  ends = _ends(records)
   probed = ends[ends['design'].isin(DESIGNS) & ~ends['reader'].str.endswith('prediction')]
-  beside = probed.assign(r_squared=probed['r_squared'].fillna(probed['largest']))
-  moved = select(records, design='prompt').melt(
-    ['process', 'reader'], ['distance', 'distance_prompted', 'shift'], 'measure'
-  )
+  r_squared = probed.assign(value=probed['r_squared'].fillna(probed['largest']))
+  moved = records.melt(['process', 'reader'], ['distance', 'distance_prompted', 'shift'], 'measure').dropna()
   return {
     'tests': _tests(ends, settings),
-    'kl': _means('KL of a softmax probe, or of a table, in nats', probed, by_design, 'kl'),
-    'r_squared': _means(
-      'R^2 of an affine probe, or of a table; exact: the mean largest probability of a belief',
-      beside,
-      by_design,
-      'r_squared',
-    ),
+    'kl': _means('KL of a softmax probe, or of a table, in nats', probed, 'kl'),
+    'r_squared': _means('R^2 of an affine probe, or of a table; exact: mean largest probability', r_squared, 'value'),
     'patches': _means(
       "KL to the exact prediction from another text's belief, as a share of that of no patch",
       ends[ends['design'].str.endswith('patched')],
-      by_design,
       'share',
     ),
-    'along': _means(
-      "Along pretraining, pooled: KL as a share of the best constant's", _along(records), ['process', 'step'], 'share'
-    ),
-    'prompts': _means('Under a tuned prompt', moved, ['process', 'measure'], 'value'),
+    'along': _means("Along pretraining, pooled: KL as a share of a constant's", _along(records), 'share', 'step'),
+    'prompts': _means('Under a tuned prompt', moved, 'value', 'measure'),
   }
 
 
@@ -115,16 +103,12 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
 
 
 def _figure(
-  records: pd.DataFrame,
-  settings: BeliefSettings,
-  rows: pd.DataFrame,
-  by: str,
-  draw: Callable[[Axes, pd.DataFrame], object],
+  records: pd.DataFrame, s: BeliefSettings, rows: pd.DataFrame, by: str, draw: Callable[[Axes, pd.DataFrame], object]
 ) -> matplotlib.figure.Figure:
   """A panel for each value of a field, at most four side by side."""
   groups = rows.groupby(by, sort=False)
   columns = min(len(groups), 4)
-  figure, grid = figures_lib.panels(settings.figure, columns, -(-len(groups) // columns))
+  figure, grid = figures_lib.panels(s.figure, columns, -(-len(groups) // columns))
   for axes in grid[len(groups) :]:
     axes.axis('off')
   for axes, (title, of_panel) in zip(grid, groups):
@@ -142,10 +126,10 @@ def _draw_layers(axes: Axes, rows: pd.DataFrame) -> None:
   pairs = {reader: (mean.mean, np.nan_to_num(mean.half_width)) for reader, mean in means.items()}
   layers = [reader for reader in pairs if reader.startswith(('embeddings', 'layer'))]
   lines = {
-    name: {layer.replace('embeddings', 'emb.'): pairs[prefix + layer] for layer in layers}
-    for name, prefix in (('trained', ''), ('untrained', _UNTRAINED))
+    name: {layer.replace('embeddings', 'emb.'): pairs[name + layer] for layer in layers} for name in ('', 'untrained ')
   }
-  hj.plots.layers(lines | {name: pairs[name] for name in _CONTROLS}, axes).get_legend().remove()
+  bands = {name: pairs[name] for name in _CONTROLS}
+  hj.plots.layers({'trained': lines[''], 'untrained': lines['untrained ']} | bands, axes).get_legend().remove()
   axes.set(ylabel='KL of the belief (nats)', yscale='log')
 
 
