@@ -64,7 +64,9 @@ def draw(s: BeliefSettings, hmm: Distribution, design: str, place: int, key: Arr
   is_masked = order < s.pretrain.mask_rate if design == 'visible' else order == order.max(1, keepdims=True)
   inputs, rows = np.where(is_masked, hmm.num_tokens, tokens), (np.arange(len(tokens)), order.argmax(1))
   posterior = hj.forward_backward(hmm, hj.token_likelihoods(hmm, inputs, ~is_masked))
-  beliefs, without = (np.float64(p)[rows] for p in (posterior.smoothed_probs, posterior.leave_one_out_probs))
+  beliefs, without = (
+    np.asarray(p, np.float64)[rows] for p in (posterior.smoothed_probs, posterior.leave_one_out_probs)
+  )
   if isinstance(hmm, hj.MemoryHMM):
     beliefs = beliefs.reshape(len(inputs), -1, hmm.num_states).sum(-1)
   fields = inputs, rows[1], beliefs, without @ np.float64(hmm.joint_emission_matrix)
@@ -177,11 +179,11 @@ def _changes(seen: Texts, seen_x: np.ndarray, texts: Texts, x: np.ndarray, key: 
 
 def _directions(rows: np.ndarray) -> np.ndarray:
   """Orthonormal directions [R, D] that rows [n, D] vary in, the widest first."""
-  _, sizes, directions = principal_directions(np.float64(rows))
+  _, sizes, directions = principal_directions(np.asarray(rows, np.float64))
   return directions[sizes > _LEAST * sizes[0]]
 
 
-def prompted(texts: list[Texts], model: MaskedLM, params: Any, prompt: Array) -> Measured:
+def prompted(texts: list[Texts], model: MaskedLM, params: Any, prompt: Array | np.ndarray) -> Measured:
   """How far a prompt takes activations of the other texts from those that probes are fitted to.
 
   A distance is the median over texts of that to the nearest. The shift is half the mean l1 distance to the same text

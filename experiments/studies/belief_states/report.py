@@ -145,4 +145,5 @@ def _draw_patches(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_simplex(axes: Axes, rows: pd.DataFrame) -> None:
-  hj.plots.simplex(*(np.array(rows[field].iloc[0]) for field in ('points', 'exact')), axes)
+  points, colours = (np.array(rows[field].iloc[0]) for field in ('points', 'exact'))
+  hj.plots.simplex(points, colours, axes)

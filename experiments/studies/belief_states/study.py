@@ -68,11 +68,11 @@ def _part(
       for layer, found in measure.patches(fixed, model, params, hmm, key_probes).items():
         add(found, f'{layer} patched')
     if point and s.hmm == of_all.hmm and point != _MEMORY:
-      sizes = dict(length=s.downstream.length, num_train=s.downstream.num_train, num_test=s.downstream.num_test)
-      task, options = hj.draw_task(hmm, key_probes, **sizes), dict(prompt_length=s.prompt.length)
-      for frozen in (model, params), (ExactModel(hmm.num_tokens), hmm):
-        tuned = hj.tune(*frozen, hmm, task, schedule=s.schedule('prompt'), **options)
-        add(measure.prompted(fixed, *frozen, tuned.prompt), 'prompt')
+      d, schedule = s.downstream, s.schedule('prompt')
+      task = hj.draw_task(hmm, key_probes, length=d.length, num_train=d.num_train, num_test=d.num_test)
+      for reader, its_params in (model, params), (ExactModel(hmm.num_tokens), hmm):
+        tuned = hj.tune(reader, its_params, hmm, task, prompt_length=s.prompt.length, schedule=schedule)
+        add(measure.prompted(fixed, reader, its_params, tuned.prompt), 'prompt')
   return rows
 
 
