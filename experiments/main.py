@@ -2,9 +2,9 @@
 
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
            --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields
---workdir  folder of records; default: runs/EXPERIMENT-SCALE
---mode     run (default): make the missing records, then tables and figures
-           report: redraw tables and figures from the records
+--workdir  folder of records; default: runs/EXPERIMENT-SCALE; with --mode=report also several, as DIR,DIR
+--mode     run (default): make the missing records, then tables, figures and report.html
+           report: redraw tables, figures and report.html from the records
            Grids of trials also have
            status: print the number, state and missing records of each trial
            merge: collect the records of finished trials, then report
@@ -36,6 +36,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
+from experiments.studies.study import write_page
 from hmm_jax._support import nan_guard
 
 # Errors that end a run in a sentence, without a traceback.
@@ -60,7 +61,7 @@ def _main(argv: list[str]) -> None:
   flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
   workdir = pathlib.Path()
   if flags.workdir or config:
-    workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
+    workdir = _workdirs(flags, f'runs/{config.experiment}-{config.scale}' if config else '')[0]
 
   def read(config: Any) -> Any:
     if flags.mode != 'verify':
@@ -76,6 +77,13 @@ def _main(argv: list[str]) -> None:
     return write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
   require(flags.workdir or config, '--workdir', '', 'a folder of records')
   return _MODES[flags.mode](grid, workdir, flags)
+
+
+def _workdirs(flags: Flags, default: str) -> list[pathlib.Path]:
+  """The folder of --workdir; with --mode=report, those between its commas unless there is a folder of that name."""
+  where = flags.workdir or default
+  is_list = flags.mode == 'report' and not pathlib.Path(where).exists()
+  return [storage.located(name, '--workdir') for name in (where.split(',') if is_list else [where])]
 
 
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
@@ -104,9 +112,13 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
 
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
-  """Redraw tables and figures from the records."""
-  results.check_shown(workdir, grid[0].experiment)
-  EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
+  """Redraw tables, figures and reports from the records; several folders are put side by side in the first."""
+  workdirs, reporter = _workdirs(flags, str(workdir)), Reporter(rich.console.Console())
+  for each in workdirs:
+    results.check_shown(each, grid[0].experiment)
+  reports = [EXPERIMENTS[grid[0].experiment].show_any(grid[0], each, reporter) for each in workdirs]
+  if len(reports) > 1:
+    write_page(workdirs[0] / 'side_by_side.html', reports, reporter)
 
 
 def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:

@@ -252,7 +252,8 @@ def draw_line(
 ) -> None:
   """Draw a line through the mean at each place, with the 95% interval of five values or more, else each as a dot.
 
-  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left.
+  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left. Intervals and
+  dots are named after it, with a _ in front, which keeps them out of the legend.
   """
 
   def move(artists: Iterable[Artist], points: float) -> None:
@@ -267,11 +268,11 @@ def draw_line(
   for place, each in intervals.items():
     if len(each.values) >= LEAST_FOR_INTERVAL:
       lengths = np.abs(each.ends - each.mean)[:, None]
-      bar = axes.errorbar(place, each.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
+      bar = axes.errorbar(place, each.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
       move(bar.get_children(), beside)
     elif len(each.values) > 1:
       places, fill = [place] * len(each.values), style.get('markerfacecolor', colour)
-      move(axes.plot(places, each.values, markerfacecolor=fill, **dot), beside - 4)
+      move(axes.plot(places, each.values, markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:

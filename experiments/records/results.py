@@ -133,7 +133,7 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any], is_grid: bool = F
 
 
 # Settings that decide no record.
-OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'time_budget')
+OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'shown_texts', 'time_budget')
 
 
 def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:

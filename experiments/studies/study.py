@@ -1,6 +1,6 @@
 """A study as a value; running its parts, and showing its records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import functools
 import pathlib
@@ -12,6 +12,8 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
+from experiments.analysis.page import content
+from experiments.analysis.page.html import page, Report
 from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
@@ -47,12 +49,13 @@ class Study(NamedTuple):
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
   check: Callable[[Any], Any] = _nothing
 
-  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-    """Print the tables of a workdir's records, draw their figures and print all paths; nothing without records."""
+  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
+    """Print the tables of a workdir's records, draw figures and the report, print all paths; None without records."""
     records = load(workdir, environment=True)
     if records.empty:
-      return
-    text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
+      return None
+    tables = self.tables(records, settings)
+    text = '\n'.join(map(as_text, tables.values()))
     # Make everything before showing it: records that do not fit are refused, and leave no table.
     figures = self.figures(figures_lib.with_labels(records), settings)
     reporter.show(text)
@@ -60,16 +63,25 @@ class Study(NamedTuple):
     reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
+    report = content.report(workdir, settings, records, tables, figures)
+    write_page(workdir / 'report.html', [report], reporter)
+    return report
 
-  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
     """Show records that anybody may have written; raise SettingsError if they do not fit."""
     try:
-      self.show(settings, workdir, reporter)
+      return self.show(settings, workdir, reporter)
     except SettingsError:
       raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
       valid = f'records written by {settings.experiment}'
       raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
+
+
+def write_page(path: pathlib.Path, reports: Sequence[Report], reporter: Reporter) -> None:
+  """Write the page of reports side by side, and print its path."""
+  files.write_whole(path, page(reports))
+  reporter.say(f'report: {path}')
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:

@@ -1,0 +1,88 @@
+"""Where the records of a folder come from: settings beside the defaults, environments, and the command that repeats it."""
+
+from collections.abc import Sequence
+import json
+import math
+import pathlib
+import shlex
+from typing import Any
+
+from flax.traverse_util import flatten_dict
+import pandas as pd
+
+from experiments.analysis.table import Table, table
+from experiments.records import failures, files, results
+from experiments.settings import config as config_lib
+
+# The command does not repeat how a process runs, nor where models lie.
+_OF_THE_MACHINE = (*results.OF_RUNNING, 'pretrained')
+_MOST_COMMANDS = 10
+
+
+def _defaults(experiment: str, scale: str) -> dict[str, Any]:
+  """The shipped settings by dotted name; those of the default scale for a scale that has none."""
+  shipped = config_lib.shipped(experiment)['get_config']
+  try:
+    config = shipped(scale)
+  except ValueError:
+    config = shipped()
+  return flatten_dict(json.loads(json.dumps(config.to_dict())), sep='.')
+
+
+def changed(experiment: str, configs: Sequence[dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+  """The distinct values of each field on record that differs from its default, and the defaults."""
+  default, values = _defaults(experiment, str(configs[0]['scale'])), dict[str, list[Any]]()
+  for name, value in (item for config in configs for item in flatten_dict(config, sep='.').items()):
+    if value not in values.setdefault(name, []):
+      values[name].append(value)
+  return {name: some for name, some in values.items() if some != [default.get(name)]}, default
+
+
+def differences(experiment: str, configs: Sequence[dict[str, Any]]) -> Table:
+  """A row for each field that is not at its default."""
+  values, default = changed(experiment, configs)
+  rows = [
+    {'field': name, 'default': str(default.get(name, 'none')), 'here': ', '.join(map(str, some))}
+    for name, some in values.items()
+  ]
+  return table('Settings that differ from the defaults of the experiment', rows)
+
+
+def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str) -> list[str]:
+  """The commands that make the records: one if lists of values give all settings, or else one for each."""
+  values, _ = changed(experiment, configs)
+  deciding = {name: some for name, some in values.items() if name.split('.')[0] not in _OF_THE_MACHINE}
+  is_product = math.prod(map(len, deciding.values())) == len(configs)
+  are_scalars = not any(isinstance(some[0], list) for some in deciding.values() if len(some) > 1)
+  if not (is_product and are_scalars) and len(configs) > 1:
+    return [command for config in configs[:_MOST_COMMANDS] for command in commands(experiment, [config], workdir)]
+  words = [f'--config={experiment}:{configs[0]["scale"]}', f'--workdir={workdir}']
+  words += [f'--config.{name}={",".join(map(_text, some))}' for name, some in deciding.items()]
+  return ['python -m experiments.main ' + shlex.join(words)]
+
+
+def _text(value: Any) -> str:
+  return repr(tuple(value)) if isinstance(value, list) else str(value)
+
+
+def environments(records: pd.DataFrame) -> Table:
+  """A row for each environment on record, with the number of records that were made in it."""
+  rows = []
+  for _, some in records.dropna(subset='commit').groupby('environment', sort=False):
+    first = some.iloc[0]
+    packages = ' '.join(f'{name} {version}' for name, version in first['packages'].items())
+    commit = f'{first["commit"]}{" with uncommitted changes" if first["uncommitted_changes"] else ""}'
+    devices = ', '.join(map(str, first['devices']))
+    rows.append(dict(records=str(len(some)), commit=commit, devices=devices, cpu=first['cpu'], packages=packages))
+    rows[-1] |= dict(python=first['python'], platform=first['platform'])
+  return table('Environments of the records', rows)
+
+
+def failed(workdir: pathlib.Path) -> Table:
+  """A row for each trial with a failure on file."""
+  rows = []
+  for path in files.entries(workdir / 'trials'):
+    if failure := failures.read(path, None):
+      named = {'trial': path.name, 'settings': failure.get('label', '')}
+      rows.append(named | {name: str(failure[name]) for name in ('error', 'when')})
+  return table('Failed trials', rows)

@@ -1,0 +1,47 @@
+"""Some test texts of a trial with the exact posterior, both models' predictions and BERT's attention, for its report."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.pipeline.downstream import Downstream
+from experiments.pipeline.tuning import NEAR_TIE
+from experiments.settings.grid import Settings
+from hmm_jax._support.blocks import in_blocks
+from hmm_jax.distributions.hmm import Distribution, token_likelihoods
+from hmm_jax.inference.posterior import forward_backward
+from hmm_jax.layers.activations import attention_patterns
+from hmm_jax.models import bayes_gap
+from hmm_jax.models.model import MaskedLM, token_probs
+
+
+def shown(
+  settings: Settings, distribution: Distribution, downstream: Downstream, model: MaskedLM, params: Any
+) -> dict[str, np.ndarray]:
+  """The arrays of the first test texts by name; n texts of T tokens, L layers, K tasks.
+
+  `tokens` [n, T], [MASK] being V first; `states` and `state_probs` [n, T], the likeliest state given the text and its
+  probability; `of_token` [2, n, T], the probability of each token given all others, exact and by the model; `at_mask`
+  [2, n, V], of all tokens at the [MASK]; `attention` [n, L, T] from the [MASK], the mean over heads; `labels` and
+  `near_ties` [K, n]. Predictions use the programs that have measured the model.
+  """
+  count, size = settings.shown_texts, settings.measure.batch_size
+  tokens = downstream.inputs[downstream.splits['test']][:count]
+  rows = token_likelihoods(distribution, tokens, tokens != distribution.num_tokens)
+  posterior = np.asarray(forward_backward(distribution, rows).smoothed_probs)
+  ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
+  predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)
+  probs = np.stack([ideal.token_probs, predicted]).reshape(2, *tokens.shape, -1)
+  standing = np.minimum(tokens, distribution.num_tokens - 1)[None, ..., None]
+  tasks = downstream.tasks[: settings.tasks_per_trial]
+  of_tests = lambda arrays: np.stack(arrays)[:, downstream.splits['test']][:, :count]
+  return {
+    'tokens': tokens,
+    'states': posterior.argmax(-1),
+    'state_probs': posterior.max(-1),
+    'of_token': np.take_along_axis(probs, standing, -1)[..., 0],
+    'at_mask': probs[:, :, 0],
+    'attention': attention_patterns(model, params, tokens)[..., 0, :].mean(-2),
+    'labels': of_tests([task.labels for task in tasks]),
+    'near_ties': of_tests([task.margins for task in tasks]) < NEAR_TIE,
+  }
