@@ -10,7 +10,7 @@ setuptools.setup(
   packages=setuptools.find_packages(include=['hmm_jax*', 'experiments*', 'configs*']),
   package_data={
     'hmm_jax': ['py.typed', '__init__.pyi'],
-    'experiments.analysis': ['figure_3_reference.json', 'figures.mplstyle'],
+    'experiments.analysis': ['figure_3_reference.json', 'figures.mplstyle', 'page/page.html.j2'],
   },
   python_requires='>=3.11',
   install_requires=[
@@ -26,6 +26,7 @@ setuptools.setup(
     'scipy>=1.15',
     'ml_collections>=1.1.0',
     'absl-py>=2.3',
+    'jinja2>=3.1',
     'matplotlib>=3.10',
     'pandas>=3.0',
     'rich>=14.0',
@@ -37,6 +38,7 @@ setuptools.setup(
       'pytest-xdist>=3.8',
       'hypothesis>=6.170',
       'psutil>=7.0',
+      'playwright>=1.50',
       'dynamax>=1.0.2',
       'hmmlearn>=0.3.3',
       'ruff>=0.17',

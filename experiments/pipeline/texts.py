@@ -1,4 +1,4 @@
-"""Some test texts of a trial with the exact posterior, both models' predictions and BERT's attention, for its report."""
+"""Test texts of a trial with the exact posterior, both models' predictions and attention, which its report shows."""
 
 from typing import Any
 

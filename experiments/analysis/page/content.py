@@ -1,6 +1,6 @@
 """The content of a report: the sections of a folder of records, its tables and figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import pathlib
 from typing import Any
 
@@ -12,7 +12,7 @@ from experiments.analysis.page import origin, texts, training
 from experiments.analysis.page.html import Report, Section
 from experiments.analysis.page.pictures import picture
 from experiments.analysis.table import Table, table
-from experiments.records import failures, files, results, trials
+from experiments.records import files, results, trials
 from experiments.settings import config as config_lib
 from experiments.settings.grid import Point, Settings
 
@@ -32,32 +32,36 @@ def report(
   """The report of a folder whose figures have been drawn into it; `records` have their environments."""
   question, *paragraphs = config_lib.shipped(settings.experiment)['__doc__'].split('\n\n')
   first, *others = [_whole(shown) for shown in tables.values()] or [table('No table', [])]
-  of_records = records_table(pd.DataFrame(results.load(workdir)))
+  is_grid, of_records = isinstance(settings, Settings), records_table(pd.DataFrame(results.load(workdir)))
   sections = [
     Section('What came out', tables=[first]),
-    Section('Figures', pictures=[picture(figure, workdir / name) for name, figure in figures.items()]),
-    *(_of_grid(workdir, settings, records) if isinstance(settings, Settings) else ()),
-    Section('Tables', tables=others, folded=[of_records]),
+    Section(
+      'Figures',
+      pictures=[picture(name, figure, files.read_bytes(workdir / f'{name}.svg')) for name, figure in figures.items()],
+    ),
+    *([_training(workdir, settings, records)] if is_grid else []),
+    Section('Tables', folded=[*others, of_records]),
+    *([_texts(workdir, records)] if is_grid else []),
     _origin(workdir, settings, records),
   ]
   claim = ''.join(paragraphs[:1]) if paragraphs and paragraphs[0].startswith('Claim') else ''
   return Report(question, claim, str(workdir), sections)
 
 
-def _of_grid(workdir: pathlib.Path, settings: Settings, records: pd.DataFrame) -> Iterator[Section]:
-  """The curves of pretraining and the texts of a grid of trials."""
+def _training(workdir: pathlib.Path, settings: Settings, records: pd.DataFrame) -> Section:
+  """The curves of pretraining of a grid of trials."""
   folder = trials.pretrained_folder(settings, workdir)
   curves = training.figure(records, folder, settings.figure)
-  if curves:
-    figures_lib.save(curves, workdir / 'training')
-  yield Section(
-    'Training',
-    '' if curves else f'None of the pretrained models of these records has metrics in {folder}.',
-    [picture(curves, workdir / 'training')] if curves else [],
-  )
+  if not curves:
+    return Section('Training', f'None of the pretrained models of these records has metrics in {folder}.')
+  return Section('Training', pictures=[picture('training', curves, figures_lib.as_bytes(curves, 'svg'))])
+
+
+def _texts(workdir: pathlib.Path, records: pd.DataFrame) -> Section:
+  """The texts that trials have kept."""
   strips = texts.strips(records, workdir)
   none = 'No texts are on file: a trial keeps them when its BERT is measured, if --config.shown_texts is above 0.'
-  yield Section('Texts', texts.HOW_TO_READ if strips else none, strips=strips)
+  return Section('Texts', texts.HOW_TO_READ if strips else none, strips=strips)
 
 
 def _origin(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> Section:
@@ -84,14 +88,12 @@ def records_table(records: pd.DataFrame) -> Table:
   frame, title = records.loc[:, is_single], f'{len(records)} records'
   if len(records) > MOST_RECORDS:
     numbers = [*Point._fields, *statistics.varied(records)]
-    texts_or_points = [name for name in frame if frame[name].dtype.kind not in 'biuf' or name in numbers]
-    groups = frame.groupby([name for name in texts_or_points if name not in _NAMES], sort=False, dropna=False)
+    names = [name for name in frame if frame[name].dtype.kind not in 'biuf' or name in numbers]
+    groups = frame.groupby([name for name in names if name not in _NAMES], sort=False, dropna=False)
     means = groups.mean(numeric_only=True).drop(columns=[*_NAMES], errors='ignore')
     frame, title = means.assign(records=groups.size()).reset_index()[:MOST_RECORDS], f'Means of {title}'
-  is_constant = frame.nunique(dropna=False) == 1
-  same = ', '.join(f'{name} {_cell(frame[name].iloc[0])}' for name in frame.columns[is_constant])
-  shown = frame.loc[:, ~is_constant]
-  return table(f'{title}; the same in all: {same}', shown.map(_cell))
+  differs = (frame.nunique(dropna=False) > 1) | (len(frame) == 1)
+  return table(f'{title}, in the columns in which they differ', frame.loc[:, differs].map(_cell))
 
 
 def _cell(value: Any) -> str:

@@ -21,9 +21,9 @@ _PAGES = jinja2.Environment(
 
 
 class Picture(NamedTuple):
-  """A figure: its SVG or <img>, which this package has made, and the table of its values, if it has lines."""
+  """A figure: its width, its SVG or <img>, which `pictures` has made, and the table of its values, if it has lines."""
 
-  name: str
+  inches: float
   markup: str
   values: Table | None
 

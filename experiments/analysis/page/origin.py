@@ -1,4 +1,4 @@
-"""Where the records of a folder come from: settings beside the defaults, environments, and the command that repeats it."""
+"""The origin of the records of a folder: settings beside the defaults, environments, the command that repeats it."""
 
 from collections.abc import Sequence
 import json
@@ -17,6 +17,7 @@ from experiments.settings import config as config_lib
 # The command does not repeat how a process runs, nor where models lie.
 _OF_THE_MACHINE = (*results.OF_RUNNING, 'pretrained')
 _MOST_COMMANDS = 10
+_ENVIRONMENT = ('commit', 'uncommitted_changes', 'devices', 'cpu', 'platform', 'python', 'packages')
 
 
 def _defaults(experiment: str, scale: str) -> dict[str, Any]:
@@ -66,16 +67,15 @@ def _text(value: Any) -> str:
 
 
 def environments(records: pd.DataFrame) -> Table:
-  """A row for each environment on record, with the number of records that were made in it."""
-  rows = []
-  for _, some in records.dropna(subset='commit').groupby('environment', sort=False):
-    first = some.iloc[0]
-    packages = ' '.join(f'{name} {version}' for name, version in first['packages'].items())
-    commit = f'{first["commit"]}{" with uncommitted changes" if first["uncommitted_changes"] else ""}'
-    devices = ', '.join(map(str, first['devices']))
-    rows.append(dict(records=str(len(some)), commit=commit, devices=devices, cpu=first['cpu'], packages=packages))
-    rows[-1] |= dict(python=first['python'], platform=first['platform'])
-  return table('Environments of the records', rows)
+  """A column for each environment on record, with the number of records that were made in it."""
+  known = records.reindex(columns=['environment', *_ENVIRONMENT]).dropna(subset='packages')
+  shown = {name: {'environment': name} for name in ('records', *_ENVIRONMENT)}
+  for number, (_, some) in enumerate(known.groupby('environment', sort=False), start=1):
+    values = some.iloc[0].to_dict()
+    values |= {'records': len(some), 'packages': '\n'.join(map(' '.join, values['packages'].items()))}
+    for name, row in shown.items():
+      row[f'environment {number}'] = str(values[name])
+  return table('Environments of the records', list(shown.values()) if len(known) else [])
 
 
 def failed(workdir: pathlib.Path) -> Table:

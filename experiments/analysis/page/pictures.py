@@ -1,8 +1,8 @@
-"""A figure inside the page: the SVG on file, in which each point of a line has its value and interval as a label."""
+"""A figure inside the page: its SVG, in which each point of a line has its value and interval as a label."""
 
 import base64
 from collections.abc import Iterator
-import pathlib
+import contextlib
 import re
 
 from markupsafe import Markup
@@ -11,9 +11,9 @@ from matplotlib.container import ErrorbarContainer
 import matplotlib.figure
 import numpy as np
 
+from experiments.analysis import figures
 from experiments.analysis.page.html import Picture
 from experiments.analysis.table import format_number, table
-from experiments.records import files
 
 # A larger SVG is shown as a PNG; more points are not labelled.
 _MOST_BYTES, _MOST_POINTS = 600_000, 3000
@@ -23,21 +23,20 @@ _POINT = Markup('<circle class="value" tabindex="-1" role="img" cx="{:.1f}" cy="
 Row = dict[str, str]
 
 
-def picture(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> Picture:
-  """The figure, last drawn into the SVG at `stem`, and the table of the values of its lines."""
-  svg = files.read_bytes(stem.with_suffix('.svg')).decode()
+def picture(name: str, figure: matplotlib.figure.Figure, svg: bytes) -> Picture:
+  """The figure, last drawn as `svg`, and the table of the values of its lines."""
   points = list(_points(figure))[:_MOST_POINTS]
   if len(svg) > _MOST_BYTES:
-    data = base64.b64encode(files.read_bytes(stem.with_suffix('.png'))).decode()
-    markup = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, stem.name)
+    data = base64.b64encode(figures.as_bytes(figure, 'png')).decode()
+    markup = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, name)
   else:
     circles = Markup().join(_POINT.format(*place, _label(axes, row)) for axes, place, row in points)
     # Without the XML declaration, metadata with addresses, and comments with texts.
-    drawing = re.sub(r'<metadata>.*?</metadata>|<!--.*?-->', '', svg[svg.index('<svg ') + 5 :], flags=re.DOTALL)
-    opening = Markup('<svg role="group" aria-label="{}" ').format(stem.name)
+    drawing = re.sub(r'<metadata>.*?</metadata>|<!--.*?-->', '', svg.decode().partition('<svg ')[2], flags=re.DOTALL)
+    opening = Markup('<svg role="group" aria-label="{}" ').format(name)
     markup = opening + Markup(drawing.replace('</svg>', f'{circles}</svg>'))
   rows = [row for _, _, row in points]
-  return Picture(stem.name, markup, table(f'Values of {stem.name}', rows) if rows else None)
+  return Picture(figure.get_figwidth(), markup, table(f'Values of {name}', rows) if rows else None)
 
 
 def _label(axes: Axes, row: Row) -> str:
@@ -46,27 +45,37 @@ def _label(axes: Axes, row: Row) -> str:
   return f'{line}; {_plain(axes.get_xlabel())} {row["at"]}: {row["value"]}{interval}'
 
 
-def _points(figure: matplotlib.figure.Figure) -> Iterator[tuple[Axes, np.ndarray, Row]]:
+def _points(figure: matplotlib.figure.Figure) -> Iterator[tuple[Axes, tuple[float, float], Row]]:
   """The points of the named lines, and of those named after one: panel, place in the SVG, row of the table."""
-  # An SVG has 72 dots an inch, and its origin at the top.
-  figure.set_dpi(72)
   for axes in figure.axes:
     ticks = {tick: label.get_text() for tick, label in zip(axes.get_xticks(), axes.get_xticklabels())}
     names = {line.get_label() for line in axes.lines}
     for line in axes.lines:
       own = str(line.get_label())
-      name = own.removeprefix('_')
-      if own.startswith('_') and name not in names:
+      if own.startswith('_') and own[1:] not in names:
         continue
       intervals, values = _intervals(axes, own), np.asarray(line.get_xydata(), float)
-      for (x, y), (across, up) in zip(values, line.get_transform().transform(values)):
+      with _dots_per_inch(figure, 72):
+        places = line.get_transform().transform(values)
+      for (x, y), (across, up) in zip(values, places):
         if np.isfinite([across, up]).all():
           # A tick that is a formula has a number too.
           at = ticks.get(x, '$')
-          row = {'panel': axes.get_title(), 'line': name, 'at': f'{x:.4g}' if '$' in at else at, 'value': f'{y:.4g}'}
-          row |= {end: format_number(value, '.4g') for end, value in zip(('low', 'high'), intervals.get(x, (np.nan,) * 2))}
-          place = np.array([across, 72 * figure.get_figheight() - up])
+          row = {'panel': axes.get_title(), 'line': own.removeprefix('_'), 'at': f'{x:.4g}' if '$' in at else at}
+          row['value'] = f'{y:.4g}'
+          row['low'], row['high'] = (format_number(end, '.4g') for end in intervals.get(x, (np.nan, np.nan)))
+          # The origin of an SVG is at its top.
+          place = across, 72 * figure.get_figheight() - up
           yield axes, place, {heading: _plain(text) for heading, text in row.items()}
+
+
+@contextlib.contextmanager
+def _dots_per_inch(figure: matplotlib.figure.Figure, dpi: float) -> Iterator[None]:
+  """The figure with other dots; an SVG has 72 an inch."""
+  before = figure.get_dpi()
+  figure.set_dpi(dpi)
+  yield
+  figure.set_dpi(before)
 
 
 def _intervals(axes: Axes, line: str) -> dict[float, tuple[float, float]]:

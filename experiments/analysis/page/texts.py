@@ -45,21 +45,21 @@ def _of_trial(name: str, arrays: dict[str, np.ndarray]) -> Iterator[Strip]:
   tokens, states, state_probs, of_token, at_mask, attention, labels, near_ties = (arrays[name] for name in names)
   for text, masked in enumerate(tokens == at_mask.shape[-1]):
     near = ', '.join(f'near tie in task {task}' for task in np.flatnonzero(near_ties[:_MOST_TASKS, text]))
-    yield Strip(
-      f'{name}, text {text}; label by task: {" ".join(map(str, labels[:_MOST_TASKS, text]))}',
-      near,
-      [
-        ('token', [('MASK' if hidden else str(token), None) for token, hidden in zip(tokens[text], masked)]),
-        ('likeliest state, exact', [(str(state), None) for state in states[text]]),
-        ('its posterior, %', _shares(state_probs[text])),
-        ('this token given the others, exact G, %', _shares(of_token[0, text], masked)),
-        ('the same, BERT, %', _shares(of_token[1, text], masked)),
-        *((f'attention from the [MASK], layer {layer + 1}, %', _shares(row)) for layer, row in enumerate(attention[text])),
-      ],
-    )
+    title = f'{name}, text {text}; label by task: {" ".join(map(str, labels[:_MOST_TASKS, text]))}'
+    rows: list[tuple[str, Cells]] = [
+      ('token', [('MASK' if hidden else str(token), None) for token, hidden in zip(tokens[text], masked)]),
+      ('likeliest state, exact', [(str(state), None) for state in states[text]]),
+      ('its posterior, %', _shares(state_probs[text])),
+      ('token given the others, exact G, %', _shares(of_token[0, text], masked)),
+      ('token given the others, BERT, %', _shares(of_token[1, text], masked)),
+    ]
+    weights = enumerate(attention[text], start=1)
+    rows += [(f'attention from the [MASK], layer {layer}, %', _shares(row)) for layer, row in weights]
+    yield Strip(title, near, rows)
     likeliest = np.sort(np.argsort(-at_mask[0, text])[:_MOST_TOKENS])
+    of_models = zip(('exact G', 'BERT'), at_mask[:, text, likeliest])
     rows = [('token', [(str(token), None) for token in likeliest])]
-    rows += [(f'at the [MASK], {model}, %', _shares(probs[likeliest])) for model, probs in zip(('exact G', 'BERT'), at_mask[:, text])]
+    rows += [(f'at the [MASK], {model}, %', _shares(probs)) for model, probs in of_models]
     yield Strip('', '', rows)
 
 
