@@ -114,7 +114,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
       frozen = tuning.FrozenModel(name, model, params, distribution)
       with clock.phase('measuring'):
         gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
-        if name == 'bert' and settings.shown_texts:
+        if model and name == 'bert' and settings.shown_texts:
           trials.keep_texts(folder, texts.shown(settings, distribution, downstream, model, params))
       for method, numbers in numbers_by_method.items():
         with clock.phase('tuning'):
