@@ -43,10 +43,10 @@ def differences(experiment: str, configs: Sequence[dict[str, Any]]) -> Table:
   """A row for each field that is not at its default."""
   values, default = changed(experiment, configs)
   rows = [
-    {'field': name, 'default': str(default.get(name, 'none')), 'here': ', '.join(map(str, some))}
+    {'field': name, 'default': _shown(default.get(name, 'none')), 'here': ', '.join(map(_shown, some))}
     for name, some in values.items()
   ]
-  return table('Settings that differ from the defaults of the experiment', rows)
+  return table('Settings that differ from the defaults of the experiment', rows, num_texts=3)
 
 
 def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str) -> list[str]:
@@ -62,6 +62,10 @@ def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str) -
   return ['python -m experiments.main ' + shlex.join(words)]
 
 
+def _shown(value: Any) -> str:
+  return "''" if value == '' else str(value)
+
+
 def _text(value: Any) -> str:
   return repr(tuple(value)) if isinstance(value, list) else str(value)
 
@@ -75,7 +79,7 @@ def environments(records: pd.DataFrame) -> Table:
     values |= {'records': len(some), 'packages': '\n'.join(map(' '.join, values['packages'].items()))}
     for name, row in shown.items():
       row[f'environment {number}'] = str(values[name])
-  return table('Environments of the records', list(shown.values()) if len(known) else [])
+  return table('Environments of the records', list(shown.values()) if len(known) else [], num_texts=9)
 
 
 def failed(workdir: pathlib.Path) -> Table:

@@ -15,8 +15,9 @@ from experiments.records.trials import TEXTS
 _MOST_TRIALS, _MOST_TOKENS, _MOST_TASKS = 10, 10, 20
 
 HOW_TO_READ = (
-  'Test texts of the first trial of each distribution. The posterior is of the hidden state given the whole text; of '
-  'each token there is its probability given all others. Shades go with percent.'
+  'Test texts of the first trial of each distribution, all numbers in percent. The state is the likeliest given the '
+  'whole text, with its exact posterior. Exact G and BERT give the probability of each token given all others, and below '
+  'that of each token at the [MASK]. Attention is from the [MASK], by layer, the mean over heads.'
 )
 
 Cells = list[tuple[str, float | None]]
@@ -48,18 +49,18 @@ def _of_trial(name: str, arrays: dict[str, np.ndarray]) -> Iterator[Strip]:
     title = f'{name}, text {text}; label by task: {" ".join(map(str, labels[:_MOST_TASKS, text]))}'
     rows: list[tuple[str, Cells]] = [
       ('token', [('MASK' if hidden else str(token), None) for token, hidden in zip(tokens[text], masked)]),
-      ('likeliest state, exact', [(str(state), None) for state in states[text]]),
-      ('its posterior, %', _shares(state_probs[text])),
-      ('token given the others, exact G, %', _shares(of_token[0, text], masked)),
-      ('token given the others, BERT, %', _shares(of_token[1, text], masked)),
+      ('state', [(str(state), None) for state in states[text]]),
+      ('posterior', _shares(state_probs[text])),
+      ('exact G', _shares(of_token[0, text], masked)),
+      ('BERT', _shares(of_token[1, text], masked)),
     ]
     weights = enumerate(attention[text], start=1)
-    rows += [(f'attention from the [MASK], layer {layer}, %', _shares(row)) for layer, row in weights]
+    rows += [(f'attention {layer}', _shares(row)) for layer, row in weights]
     yield Strip(title, near, rows)
     likeliest = np.sort(np.argsort(-at_mask[0, text])[:_MOST_TOKENS])
     of_models = zip(('exact G', 'BERT'), at_mask[:, text, likeliest])
-    rows = [('token', [(str(token), None) for token in likeliest])]
-    rows += [(f'at the [MASK], {model}, %', _shares(probs)) for model, probs in of_models]
+    rows = [('at the [MASK]', [(str(token), None) for token in likeliest])]
+    rows += [(model, _shares(probs)) for model, probs in of_models]
     yield Strip('', '', rows)
 
 
