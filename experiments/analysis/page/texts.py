@@ -16,8 +16,8 @@ _MOST_TRIALS, _MOST_TOKENS, _MOST_TASKS = 10, 10, 20
 
 HOW_TO_READ = (
   'Test texts of the first trial of each distribution, all numbers in percent. The state is the likeliest given the '
-  'whole text, with its exact posterior. Exact G and BERT give the probability of each token given all others, and below '
-  'that of each token at the [MASK]. Attention is from the [MASK], by layer, the mean over heads.'
+  'whole text, with its exact posterior. Exact G and BERT give the probability of each token given all others, and '
+  'below that of each token at the [MASK]. Attention is from the [MASK], by layer, the mean over heads.'
 )
 
 Cells = list[tuple[str, float | None]]
