@@ -13,7 +13,6 @@ from experiments.analysis.page.html import Report, Section
 from experiments.analysis.page.pictures import picture
 from experiments.analysis.table import Table, table
 from experiments.records import files, results, trials
-from experiments.settings import config as config_lib
 from experiments.settings.grid import Point, Settings
 
 # More records are shown as means.
@@ -30,7 +29,7 @@ def report(
   workdir: pathlib.Path, settings: Any, records: pd.DataFrame, tables: Mapping[str, Table], figures: Figures
 ) -> Report:
   """The report of a folder whose figures have been drawn into it; `records` have their environments."""
-  question, *paragraphs = config_lib.shipped(settings.experiment)['__doc__'].split('\n\n')
+  question, *paragraphs = origin.shipped(settings.experiment)['__doc__'].split('\n\n')
   first, *others = [_whole(shown) for shown in tables.values()] or [table('No table', [])]
   is_grid, of_records = isinstance(settings, Settings), records_table(pd.DataFrame(results.load(workdir)))
   sections = [

@@ -20,13 +20,23 @@ _MOST_COMMANDS = 10
 _ENVIRONMENT = ('commit', 'uncommitted_changes', 'devices', 'cpu', 'platform', 'python', 'packages')
 
 
+def shipped(experiment: str) -> dict[str, Any]:
+  """The definitions of the shipped config file of an experiment; without one its name stands for what is asked."""
+  try:
+    return config_lib.shipped(experiment)
+  except FileNotFoundError:
+    return {'__doc__': experiment}
+
+
 def _defaults(experiment: str, scale: str) -> dict[str, Any]:
   """The shipped settings by dotted name; those of the default scale for a scale that has none."""
-  shipped = config_lib.shipped(experiment)['get_config']
+  get_config = shipped(experiment).get('get_config')
+  if not get_config:
+    return {}
   try:
-    config = shipped(scale)
+    config = get_config(scale)
   except ValueError:
-    config = shipped()
+    config = get_config()
   return flatten_dict(json.loads(json.dumps(config.to_dict())), sep='.')
 
 
