@@ -141,6 +141,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.methods = ('head', 'prompt')
   config.distribution = ''
   config.corpus_file = ''
+  config.pretrained_from = ''
 
 
 def _text(config: ml_collections.ConfigDict) -> None:
@@ -193,6 +194,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
     heartbeat_timeout=30,
   )
   config.pretrained = 'runs/pretrained'
+  config.keep_checkpoints = False
   config.time_budget = 0.0
   config.shown_texts = 10
   config.figures = ('figure_3_left', 'budget')

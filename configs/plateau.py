@@ -13,8 +13,8 @@ paper's 1e-5 for a twentieth of the steps, times 768 / 128 for the width. `half_
 double that rate.
 
 Cost: `paper_recipe` takes about 12 minutes of CPU time for each BERT on one core, `small` about 5.
-Expected: at `small` all BERTs leave the plateau. At `paper_recipe` 2 of 4 leave at |H| = 4, 0 of 3 at 10, 1 of 3 at 25
-and 0 of 3 at 30; the other 7 runs are not done, nor any of `half_rate` and `double_rate`.
+Expected: at `small` all BERTs leave the plateau. At `paper_recipe` 2 of 5 leave at |H| = 4, 1 of 5 at 10, 1 of 5 at 25
+and 0 of 5 at 30. `half_rate` and `double_rate` have not run.
 """
 
 import ml_collections

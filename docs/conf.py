@@ -1,22 +1,18 @@
-"""The site of docs/, which `.ci/docs` builds: tutorials are executed, API pages are made from docstrings."""
+"""The site of docs/, which `.ci/docs` builds: API pages are made from docstrings."""
 
 import pathlib
 import re
 
+from docs import fill
 from hmm_jax.distributions.hmm import HMM
 
 project = html_title = 'hmm-jax'
 html_theme = 'furo'
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 
-extensions = ['myst_nb', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
+extensions = ['myst_parser', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
 
 myst_heading_anchors = 3
-nb_execution_mode = 'force'
-nb_execution_raise_on_error = nb_execution_show_tb = True
-nb_execution_in_temp = True
-# Of one cell, where other work shares the machine.
-nb_execution_timeout = 600
 
 autodoc_typehints = 'none'
 autodoc_member_order = 'bysource'
@@ -45,6 +41,12 @@ def _escape(app, kind, name, member, options, lines):
       lines[number] = ''.join(parts)
 
 
+def _show_docstrings(app, page, source):
+  """A code host lists names; the site shows their docstrings."""
+  members = lambda marked: f'.. automodule:: {marked[2]}\n   :members: {",".join(fill.split(marked[3]))}'
+  source[0] = fill.NAMES.sub(lambda marked: f'```{{eval-rst}}\n{members(marked)}\n```', source[0])
+
+
 def _unlink_folders(app, page, source):
   """A code host lists a folder that a page links to; the site names it."""
   folder = (pathlib.Path(app.srcdir) / page).parent
@@ -55,4 +57,5 @@ def _unlink_folders(app, page, source):
 def setup(app):
   app.connect('autodoc-skip-member', _leave_out_fields)
   app.connect('autodoc-process-docstring', _escape, priority=400)  # Before napoleon.
+  app.connect('source-read', _show_docstrings)
   app.connect('source-read', _unlink_folders)

@@ -2,3 +2,10 @@
 
 `main.py` has the flags; the packages stand in the order in which they may import each other, `settings` lowest.
 """
+
+import importlib.util
+
+_NEEDED = ('absl', 'etils', 'filelock', 'matplotlib', 'ml_collections', 'orbax', 'pandas', 'rich', 'tabulate')
+_missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
+if _missing:
+  raise ModuleNotFoundError(f"experiments needs {', '.join(_missing)}: pip install -c constraints.txt -e '.[suite]'")

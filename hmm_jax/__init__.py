@@ -35,7 +35,7 @@ Axes in names, for example `likelihoods_TxH`:
 
 import lazy_loader
 
-# As in setup.py: a clone that is not installed has no metadata to ask.
+# The metadata of the package take it from here; a clone that is not installed has none to ask.
 __version__ = '0.3.0'
 
 # The public names are those of __init__.pyi; a module is imported when one of its names is first used.

@@ -45,6 +45,7 @@ from .layers import plots as plots
 from .layers.activations import (
   activations as activations,
   attention_patterns as attention_patterns,
+  save_activations as save_activations,
   with_activations as with_activations,
 )
 from .layers.probes import probe as probe

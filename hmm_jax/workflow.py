@@ -261,7 +261,7 @@ def load_tuned(directory: Path) -> Tuned:
 
   >>> load_tuned('tuned')
   Traceback (most recent call last):
-  FileNotFoundError: there is no folder 'tuned'
+  FileNotFoundError: [Errno 2] No such file or directory: 'tuned/model/config.json'
   """
   tuner, params, trainable, accuracy = tuned_files.load_tuned(directory)
   return Tuned(jax.tree.map(lambda x: x[None], trainable), accuracy, tuner, params)

@@ -105,7 +105,7 @@ tpus tpu-vm scp "$folder/hmm_jax.bundle" "$name:" --worker=all
 rm -r "$folder"
 on all 'git init -q hmm_jax && cd hmm_jax && git fetch -q ../hmm_jax.bundle HEAD && git checkout -q FETCH_HEAD &&
   rm -f run.log && python3 -m pip install -q uv && python3 -m uv venv -q --allow-existing --python 3.11 .venv &&
-  python3 -m uv pip install -q --python .venv -c constraints/python311.txt ".[tpu,gcs]"'
+  python3 -m uv pip install -q --python .venv -c constraints.txt ".[suite,tpu,gcs]"'
 
 command=(.venv/bin/python -m experiments.main "--config=$config" "--workdir=$bucket/run")
 command+=("--config.pretrained=$bucket/pretrained" "$@")

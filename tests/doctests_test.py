@@ -3,21 +3,21 @@
 import doctest
 import importlib
 import inspect
-import re
 import sys
 
 from conftest import DOCS
 import pytest
 
+from docs import fill
+
 pytestmark = [pytest.mark.docs, pytest.mark.usefixtures('without_optimisation')]
 
-_PAGES = sorted((DOCS / 'api').glob('*.md'))
-_MEMBERS = re.compile(r'automodule:: (\S+)\n +:members: ((?:.+,\n)*.+)')
+PAGES = sorted((DOCS / 'api').glob('*.md'))
 NAMES = [
-  (module, name.strip())
-  for page in _PAGES
-  for module, names in _MEMBERS.findall(page.read_text())
-  for name in names.split(',')
+  (module, name)
+  for page in PAGES
+  for _, module, names, _ in fill.NAMES.findall(page.read_text())
+  for name in fill.split(names)
 ]
 
 

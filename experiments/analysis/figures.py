@@ -112,45 +112,38 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   A second field has a panel for each of its values. Of sizes and methods, if there are several of both, the fewer have
   panels too, and the others lines. Of further fields the first value is shown.
   """
-  records = statistics.with_unit(records)
-  is_name = {name: name == 'seed' or records[name].dtype.kind not in 'if' for name in statistics.varied(records)}
-  first, *others = sorted(is_name, key=lambda name: (is_name[name], -records[name].nunique()))
+  is_number = {name: name != 'seed' and records[name].dtype.kind in 'if' for name in statistics.varied(records)}
+  first, *others = sorted(is_number, key=lambda name: (not is_number[name], -records[name].nunique()))
   further = {name: records[name].iloc[0] for name in others[1:]}
-  records = statistics.select(records, **further)
-  values = records[first].unique() if is_name[first] else np.unique(records[first])
-  places = range(len(values)) if is_name[first] else values.tolist()
+  # The place |H| is replaced.
+  records = _placed(statistics.select(records, **further), 'figure_3_left').sort_index()
+  codes, values = pd.factorize(records[first], sort=is_number[first])
+  places = values if is_number[first] else np.arange(len(values))
   records = records.assign(
-    place=records[first].map(dict(zip(values, places))),
-    text=np.where(records['memory_size'] > 0, 'memory', 'vanilla'),
-    size=[str(Point(*point)) for point in zip(*(records[name] for name in Point._fields))],
-    line=[
-      f'{METHODS[method].label}, {_MODEL_NAMES[model]}' for method, model in zip(records['method'], records['model'])
-    ],
-    second=[f'{others[0]} = {statistics.as_text(others[0], value)}' for value in records[others[0]]] if others else '',
+    place=places[codes],
+    line=records['method'] + ' on ' + records['model'],
+    second=[f'{others[0]} = {statistics.as_text(value)}' for value in records[others[0]]] if others else '',
   )
-  sizes, lines = (records.groupby('second')[name].nunique().max() for name in ('size', 'line'))
-  drawn = records.groupby(['second', 'size' if sizes <= lines else 'line'][: 1 + (sizes > 1)], sort=False)
-  columns = min(drawn.ngroups // (records['second'].nunique() if sizes > 1 else 1), 3)
+  sizes, lines = (records.groupby(['place', 'second'])[name].nunique().max() for name in ('size', 'line'))
+  by = ['second', 'size' if sizes <= lines else 'line'][: 1 + (sizes > 1)]
+  drawn, columns = records.groupby(by, sort=False), min(records[by[-1]].nunique(), 3)
   figure, grid = panels(settings, columns, -(-drawn.ngroups // columns))
-  for index, (axes, (title, rows)) in enumerate(zip(grid, drawn)):
-    (_draw_methods if sizes <= lines else _draw_sizes)(axes, rows)
-    axes.set(title=', '.join(filter(None, title)), xlabel=first, ylabel='' if index % columns else 'test accuracy (%)')
-    if not is_name[first] and 0 < 20 * values[0] <= values[-1]:
-      axes.set_xscale('log')
-      axes.minorticks_off()
-    axes.set_xticks(places, [statistics.as_text(first, value) for value in values.tolist()])
-  trim_percent_ticks(axes)
+  for axes, (titles, rows) in zip(grid, drawn):
+    if sizes <= lines:
+      _draw_methods(axes, rows)
+    else:
+      for (size, of_size), style in zip(rows.groupby('size', sort=False), matplotlib.rcParams['axes.prop_cycle']()):
+        draw_line(axes, _samples(of_size, 'accuracy'), str(size), style)
+    is_wide = is_number[first] and 0 < 20 * values[0] <= values[-1]
+    axes.set(title=', '.join(filter(None, titles)), xlabel=first, xscale='log' if is_wide else 'linear')
+    axes.minorticks_off()
+    axes.set_xticks(places, [*map(statistics.as_text, values)])
+  trim_percent_ticks(grid[0])
   for axes in grid[drawn.ngroups :]:
     axes.remove()
+  figure.supylabel('test accuracy (%)')
   finish(figure, records, _counted(records), *(f'{name} = {value}' for name, value in further.items()))
   return figure
-
-
-def _draw_sizes(axes: Axes, records: pd.DataFrame) -> None:
-  """A line for each size, of one method."""
-  for index, (size, rows) in enumerate(records.groupby('size', sort=False)):
-    style = dict(color=str(0.15 * index % 0.8), marker='sovD^PX*'[index % 8])
-    draw_line(axes, _samples(rows, 'accuracy'), str(size), style)
 
 
 @styled
@@ -292,9 +285,9 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) 
 
 
 def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
-  """The records of a run with their `unit`, their `text` and their `place` on the x axis of a figure."""
+  """The records of a run with their `unit`, `text`, `size` and `place` on the x axis of a figure."""
   points = statistics.by_point(statistics.with_unit(records))
-  at = lambda point: dict(text=report.text_name(point), place=AXES[figure](point))
+  at = lambda point: dict(text=report.text_name(point), size=str(point), place=AXES[figure](point))
   return pd.concat([rows.assign(**at(point)) for point, rows in points.items()])
 
 

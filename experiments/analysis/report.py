@@ -122,34 +122,33 @@ def text_name(point: Point) -> str:
 def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
   records = statistics.with_unit(records)
-  places = statistics.by_place(records)
-  trial = statistics.trial_name(records)
+  places, trial = statistics.by_place(records), statistics.trial_name(records)
   unit = trial if records['trial'].nunique() > 1 else f'task of one {trial}'
   tests = 'comparisons' if statistics.varied(records) else 'sizes'
   # Contrasts on other models say so in their titles.
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
   run, protocol, further = set(records['method']), contrasts(records), further_contrasts(records)
   main, beyond = run.intersection(MAIN), run.difference(MAIN)
-  rows: dict[str, list[Row]] = {
-    'accuracy': [_accuracy_row(place, places, main) for place in places],
-    'differences': list(_difference_rows(places, protocol, heading)),
-    'contrasts': list(_difference_rows(places, further, heading)),
-    'values': list(_difference_rows(places, between_values(places), 'between values')),
-    'trends': list(_trend_rows(_by_kind_of_text(protocol | further, places), heading)) if unit == trial else [],
-    'beside_paper': [
-      row for place in places for row in _beside_paper(place, places) if paper_overlay and row['difference']
-    ],
-    'controls': [_control_row(place, places, main) for place in places if records['model'].isin(_CONTROLS).any()],
-    'head_sizes': [_name_of(place, places) | cells for place, rows in places.items() if (cells := _size_cells(rows))],
-    'nearest_tokens': [
-      _name_of(place, places) | {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
-      for place, rows in places.items()
-      for _, shares in changed_shares(rows).iterrows()
-    ],
-    'diagnostics': [_name_of(place, places) | _method_cells(rows, beyond) for place, rows in places.items() if beyond],
+  has_controls = records['model'].isin(_CONTROLS).any()
+  names = {place: _name_of(place, places) for place in places}
+  cells: dict[str, Callable[[pd.DataFrame], Row]] = {
+    'accuracy': lambda rows: _accuracy_cells(rows, main),
+    'controls': lambda rows: _control_cells(rows, main) if has_controls else {},
+    'head_sizes': _size_cells,
+    'nearest_tokens': _nearest_cells,
+    'diagnostics': lambda rows: _method_cells(rows, beyond),
   }
+  rows: dict[str, list[Row]] = {
+    'differences': _difference_rows(names, protocol, heading, tests),
+    'contrasts': _difference_rows(names, further, heading, tests),
+    'values': _difference_rows(names, between_values(places), 'between values', tests),
+    'trends': list(_trend_rows(_by_kind_of_text(protocol | further, places), heading)) if unit == trial else [],
+    'beside_paper': list(_beside_paper(places, names)) if paper_overlay else [],
+  }
+  for name, cells_of in cells.items():
+    rows[name] = [names[place] | shown for place, of_place in places.items() if (shown := cells_of(of_place))]
   titles = {name: title.format(unit=unit, tests=tests) for name, title in _TITLES.items()}
-  return {name: table(titles[name], of_table) for name, of_table in rows.items() if of_table}
+  return {name: table(title, rows[name]) for name, title in titles.items() if rows[name]}
 
 
 def contrasts(records: pd.DataFrame) -> ByTitle:
@@ -207,13 +206,12 @@ def between_values(places: Places) -> ByTitle:
   A field that does not decide the records has none, nor have seeds and processes, which share no HMM.
   """
   by_title = ByTitle()
-  for column in (name for name, _ in next(iter(places)).values if name not in ('seed', 'distribution')):
-    first = next(dict(place.values)[column] for place in places)
-    values = {place: {**dict(place.values), column: first} for place in places if dict(place.values)[column] != first}
-    beside = {place: place._replace(values=tuple(at_first.items())) for place, at_first in values.items()}
-    for method, model in ((name, model) for name in METHODS for model in METHODS[name].models):
+  for (column, first), model in itertools.product(next(iter(places)).values, MODEL_NAMES):
+    if column not in ('seed', 'distribution'):
+      beside = {place: other for place in places if (other := place.at(column, first)) != place}
       title = f'{{}}, {MODEL_NAMES[model]}, minus {column} = {first}'
-      by_title |= _differences(places, title, (model, model), [(method, method)], beside)
+      of_model = [(name, name) for name, method in METHODS.items() if model in method.models]
+      by_title |= _differences(places, title, (model, model), of_model, beside)
   return {title: found for title, found in by_title.items() if any(one.values.any() for one in found.values())}
 
 
@@ -224,31 +222,33 @@ def _on(model: str, records: pd.DataFrame, method: str) -> pd.DataFrame:
   return statistics.select(records, model=model, method=method)
 
 
-def _difference_rows(places: Places, by_title: ByTitle, heading: str) -> Iterator[Row]:
+def _difference_rows(names: dict[Place, Row], by_title: ByTitle, heading: str, tests: str) -> list[Row]:
   """A row for each contrast and place: p-value, Holm over places, and minimum detectable effect."""
+  rows = []
   for title, differences in by_title.items():
     corrected = statistics.holm([difference.p_value for difference in differences.values()])
     for (place, difference), p_value in zip(differences.items(), corrected):
-      yield {
-        heading: title if place == next(iter(differences)) else '',
-        **_name_of(place, places),
+      numbers = {
         'difference': str(difference),
         'p, Holm': format_number(p_value, '.2g'),
-        'comparisons' if place.values else 'sizes': str(len(differences)),
+        tests: str(len(differences)),
         'detectable': format_number(difference.minimum_effect(LEVEL / len(differences)), '.1f'),
       }
+      rows.append({heading: title, **names[place], **numbers})
+      title = ''
+  return rows
 
 
 def _by_kind_of_text(by_title: ByTitle, places: Places) -> ByTitle:
   """The paired contrasts with at least two sizes, each kind of text and each point of values apart."""
-  of = lambda place: (f'{text_name(place.point)} text', lists.text(dict(place.values)))
-  kinds, apart = dict.fromkeys(map(of, places)), ByTitle()
-  several = [len({kind[index] for kind in kinds}) > 1 for index in range(2)]
-  for (title, differences), kind in itertools.product(by_title.items(), sorted(kinds, key=lambda kind: kind[0])):
-    of_kind = {place: paired for place, paired in differences.items() if of(place) == kind and len(paired.values)}
-    if len(of_kind) > 1:
-      apart[', '.join([title, *itertools.compress(kind, several)])] = of_kind
-  return apart
+  kinds, apart = {text_name(place.point) for place in places}, ByTitle()
+  for title, differences in by_title.items():
+    for place, paired in sorted(differences.items(), key=lambda item: text_name(item[0].point)):
+      kind = f'{text_name(place.point)} text' if len(kinds) > 1 else ''
+      if len(paired.values):
+        name = ', '.join(filter(None, [title, kind, lists.text(dict(place.values))]))
+        apart.setdefault(name, {})[place] = paired
+  return {name: of_kind for name, of_kind in apart.items() if len(of_kind) > 1}
 
 
 def _trend_rows(by_title: ByTitle, heading: str) -> Iterator[Row]:
@@ -279,17 +279,16 @@ def _trend_rows(by_title: ByTitle, heading: str) -> Iterator[Row]:
     }
 
 
-def _control_row(place: Place, places: Places, main: Collection[str]) -> Row:
+def _control_cells(rows: pd.DataFrame, main: Collection[str]) -> Row:
   """The main methods on the controls, the distance of these from G, and a head behind another task's prompt."""
-  rows = places[place]
-  row = _name_of(place, places) | _method_cells(rows, main, _CONTROLS)
+  cells = _method_cells(rows, main, _CONTROLS)
   refits = statistics.select(rows, model='bert', method='prompt_refit')
-  row['converged head behind\nprompt of another task'] = str(statistics.percent(refits, 'other_task_accuracy'))
-  row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
+  cells['converged head behind\nprompt of another task'] = str(statistics.percent(refits, 'other_task_accuracy'))
+  cells['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for model in _CONTROLS:
     mean = statistics.select(rows, model=model)['kl_at_mask'].mean()
-    row[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = format_number(mean, '.3f')
-  return row
+    cells[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = format_number(mean, '.3f')
+  return cells
 
 
 def _size_cells(rows: pd.DataFrame) -> Row:
@@ -309,10 +308,16 @@ def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
   return 100 * shares.groupby(level=[*Point._fields]).mean()
 
 
+def _nearest_cells(rows: pd.DataFrame) -> Row:
+  """The shares of labels of one distribution that change, by the number of tokens kept."""
+  shares = changed_shares(rows).mean()
+  return {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
+
+
 def _name_of(place: Place, places: Places) -> Row:
   """The distribution with the values of fields, and its number of units."""
   has_memory, point = any(other.point.memory_size for other in places), place.point
-  values = {name: statistics.as_text(name, value) for name, value in place.values if name != 'distribution'}
+  values = {name: statistics.as_text(value) for name, value in place.values if name != 'distribution'}
   return {
     'process': statistics.process(places[place]),
     **values,
@@ -334,38 +339,37 @@ def _method_cells(rows: pd.DataFrame, methods: Collection[str], models: Collecti
   return cells
 
 
-def _accuracy_row(place: Place, places: Places, main: Collection[str]) -> Row:
+def _accuracy_cells(rows: pd.DataFrame, main: Collection[str]) -> Row:
   """The accuracies of the main methods, the share of near ties, the majority and the Bayes gap."""
-  rows = places[place]
-  row = _name_of(place, places) | _method_cells(rows, main, ('bert', 'exact', 'own', 'none'))
-  row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
-  row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
+  cells = _method_cells(rows, main, ('bert', 'exact', 'own', 'none'))
+  cells['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
+  cells['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, model, field in (
     ('KL at\n[MASK]', 'bert', 'kl_at_mask'),
     ('excess\nMLM loss', 'bert', 'excess_mlm_loss'),
     ('KL at [MASK]\nown model', 'own', 'kl_at_mask'),
   ):
-    row[title] = format_number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
-  return row
+    cells[title] = format_number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
+  return cells
 
 
-def _beside_paper(place: Place, places: Places) -> Iterator[Row]:
-  """A row for each method that the paper draws on such text: ours on BERT, the paper's, and the difference if known.
+def _beside_paper(places: Places, names: dict[Place, Row]) -> Iterator[Row]:
+  """A row for each method that the paper draws on such text: ours on BERT, the paper's, and the difference, if known.
 
   The paper's half-width counts as 0 if it is unknown.
   """
-  panel, point = 'right' if any(other.point.memory_size for other in places) else 'left', place.point
-  rows = places[place]
-  for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
+  panel = 'right' if any(place.point.memory_size for place in places) else 'left'
+  for (place, rows), (text, method, name) in itertools.product(places.items(), PAPER[panel]):
     ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
     by_size = (paper(panel, name, rows['scale'].iloc[0], statistic) for statistic in ('mean', 'ci95'))
-    mean, half_width = (values.get(point.joint_states, np.nan) for values in by_size)
+    mean, half_width = (values.get(place.point.joint_states, np.nan) for values in by_size)
     is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
-    yield {
-      'method': METHODS[method].label,
-      **_name_of(place, places),
-      'ours': str(ours),
-      'paper': format_number(mean, ''),
-      'difference': format_number(ours.mean - mean, '+.1f'),
-      'apart': 'yes' if is_apart else 'no',
-    }
+    if text == text_name(place.point) and not np.isnan(ours.mean - mean):
+      yield {
+        'method': METHODS[method].label,
+        **names[place],
+        'ours': str(ours),
+        'paper': format_number(mean, ''),
+        'difference': format_number(ours.mean - mean, '+.1f'),
+        'apart': 'yes' if is_apart else 'no',
+      }

@@ -1,6 +1,7 @@
 """Statistics of records: intervals, tests, corrections. Nothing here trains, and no record is edited."""
 
 from collections.abc import Iterable, Sequence
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,7 @@ import scipy.optimize
 import scipy.stats
 
 from experiments.settings import lists
-from experiments.settings.fields import fields
-from experiments.settings.grid import Point, Settings
-
-# The columns of fields that decide records.
-_FIELDS = tuple(lists.column(name) for name, field in fields(Settings) if lists.decides(name, field))
+from experiments.settings.grid import Point
 
 
 class Interval(NamedTuple):
@@ -83,30 +80,32 @@ class Place(NamedTuple):
   point: Point
   values: tuple[tuple[str, Any], ...] = ()
 
+  def at(self, column: str, value: Any) -> 'Place':
+    """The same distribution at another value of a field."""
+    return self._replace(values=tuple({**dict(self.values), column: value}.items()))
 
-def as_text(name: str, value: Any) -> str:
-  """The value of a column in words: of a given process its name."""
-  return value.rpartition('-')[0] if name == 'distribution' and value else str(value)
+
+def as_text(value: Any) -> str:
+  """The value of a column in words: of given data its name."""
+  return re.sub('-[0-9a-f]{12}$', '', str(value))
 
 
 def varied(records: pd.DataFrame) -> list[str]:
   """The columns of fields of settings in which the records differ."""
-  return [name for name in _FIELDS if name in records and records[name].nunique() > 1]
+  return [name for name in filter(lists.is_column, records) if records[name].nunique() > 1]
 
 
 def by_place(records: pd.DataFrame) -> dict[Place, pd.DataFrame]:
   """The records of each distribution at each point of values, in the order of the records."""
   names = varied(records)
-  cells = records.groupby(names, sort=False) if names else [((), records)]
-  return {
-    Place(point, tuple(zip(names, values))): rows for values, some in cells for point, rows in by_point(some).items()
-  }
+  groups = records.groupby([*names, *Point._fields], sort=False)
+  return {Place(Point(*map(int, key[len(names) :])), tuple(zip(names, key))): rows for key, rows in groups}
 
 
 def process(records: pd.DataFrame) -> str:
   """The name of the given process of the records; '' for drawn HMMs, and for several processes."""
   names = records['distribution'].unique() if 'distribution' in records else ['']
-  return as_text('distribution', names[0]) if len(names) == 1 else ''
+  return as_text(names[0]) if len(names) == 1 else ''
 
 
 def trial_name(records: pd.DataFrame) -> str:

@@ -1,10 +1,11 @@
-"""A user's own distribution in place of a draw, and a corpus beside it. A workdir has the arrays of both.
+"""A user's own distribution in place of a draw, a corpus beside it, and a pretrained model. A workdir has the arrays.
 
 Settings, records and file names say NAME-DIGEST, with a digest of the arrays. All processes of a run have to see the
 workdir.
 """
 
 from collections.abc import Callable, Collection
+import dataclasses
 import hashlib
 import operator
 import os
@@ -13,11 +14,14 @@ import textwrap
 from typing import Any
 import warnings
 
+import jax
 import numpy as np
 
-from experiments.records import files
+from experiments.records import files, models as pretrained_models
+from experiments.runtime import storage
 from experiments.settings.fields import digest, require, SettingsError
 from experiments.settings.grid import Settings
+from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax._support.float64 import float64, narrowest
@@ -25,7 +29,9 @@ from hmm_jax.distributions.files import from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
+from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
+from hmm_jax.models.bert import Bert, BertModel
 
 # Folder of a workdir with a file for each reference.
 FOLDER = 'user_data'
@@ -34,30 +40,44 @@ _LONGEST_NAME = 238
 _VALID = {
   'distribution': f'one of {", ".join(NAMED)}, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
+  'pretrained_from': 'a folder of hmm_jax.save with a BERT, or of a BertForMaskedLM',
 }
 
 # Arrays by name.
 Arrays = dict[str, np.ndarray]
 # Data that this process has read, by reference, which names the content.
 _arrays_read: dict[str, Arrays] = {}
+# Likewise models, with their parameters and their process, if any.
+_models_read: dict[str, tuple[Bert, Any, Any]] = {}
 
 
 def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
-  """Read the process and the corpus of a grid's config, and set the fields that follow from them.
+  """Read the model, the process and the corpus of a grid's config, and set the fields that follow from them.
 
-  A file that is gone is looked for in the workdir, by its name. Raises SettingsError if it is nowhere or
-  malformed, and if a field that the command line has `named` contradicts it.
+  A file that is gone is looked for in the workdir, by its name. Without another process, that of the model is taken.
+  Raises SettingsError if it is nowhere or malformed, and if a field that the command line has `named` contradicts it.
   """
-  word, corpus = config.get('distribution'), config.get('corpus_file')
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
-  if 'hmm' not in config or not word or not isinstance(word, str):
+  if 'hmm' not in config:
+    return
+  folder = config.get('pretrained_from')
+  if folder and isinstance(folder, str):
+    pretrained = storage.located(config.get('pretrained') or str(workdir / 'pretrained'), 'pretrained')
+    reference, follows, found = _read_model(folder, pretrained)
+    _set(config, {'pretrained_from': reference}, follows, named, folder)
+    of_model = found / 'distribution.json'
+    config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
+  word, corpus = config.get('distribution'), config.get('corpus_file')
+  if not word or not isinstance(word, str):
     return
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
+  valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {config.hmm.num_tokens}'
+  require(not folder or config.hmm.num_tokens == distribution.num_tokens, 'pretrained_from', folder, valid)
   # A plain HMM counts as one memory cell with no values.
   memory = np.shape(arrays.get('memory_probs', []))
-  follows: dict[str, Any] = {
+  follows = {
     'num_states': (distribution.num_states,),
     'num_trials_by_size': (),
     'hmm.num_tokens': distribution.num_tokens,
@@ -72,10 +92,44 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
     reference, arrays = _reference('corpus_file', corpus, workdir, read_tokens)
     changes['corpus_file'], _arrays_read[reference] = reference, arrays
     follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
+  _set(config, changes, follows, named, word)
+
+
+def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: Collection[str], word: str) -> None:
+  """Change fields of a config, and those that follow; raise SettingsError if one that is `named` is another."""
   for name in follows.keys() & set(named):
     value = operator.attrgetter(name)(config)
     require(value == follows[name], name, value, f'{follows[name]}, set by {word}')
   config.update_from_flattened_dict(follows | changes)
+
+
+def _read_model(word: str, pretrained: pathlib.Path) -> tuple[str, dict[str, Any], pathlib.Path]:
+  """The reference of a model, the fields that follow from it, and its folder.
+
+  If the folder is gone, its copy among the pretrained models is read. Weights become float32, as a model is tuned.
+  """
+  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
+  name = folder.name
+  if not folder.exists() and (kept := pretrained_models.copy_of(name, pretrained)):
+    name, folder = kept[0].rpartition('-')[0], kept[1]
+  model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
+  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+  state = hugging_face.state_of(params)
+  not_finite = [array for array, values in state.items() if not np.isfinite(values).all()]
+  require(not not_finite, 'pretrained_from', word, f'a model of finite weights, unlike {", ".join(not_finite[:1])}')
+  reference = f'{name}-{_digest(state)}'
+  _models_read[reference] = model.bert, params, distribution
+  fields = [field.name for field in dataclasses.fields(BertSettings)]
+  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields} | {'bert.attention': 'xla'}
+  return reference, follows | {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}, folder
+
+
+def model(reference: str) -> tuple[Bert, Any, Any]:
+  """The BERT of a reference, its parameters and its process, if any; raise SettingsError if none was read."""
+  valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
+  require(reference in _models_read, 'pretrained_from', reference, valid)
+  return _models_read[reference]
 
 
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
@@ -107,7 +161,7 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   except (OSError, EOFError, MemoryError, ValueError) as error:
     reason, *of_file = str(error).split('; valid ', 1)
     # For an existing file, its own error may be more precise.
-    valid = of_file[0] if of_file and pathlib.Path(word).is_file() else f'is {_VALID[field]}'
+    valid = of_file[0] if of_file and os.path.exists(os.path.expanduser(word)) else f'is {_VALID[field]}'
     raise SettingsError(f'{field} is {word!r}, and cannot be read ({textwrap.shorten(reason, 300)}); valid {valid}')
 
 

@@ -5,6 +5,8 @@ import dataclasses
 import functools
 import math
 import pathlib
+import shlex
+import sys
 from typing import Any
 
 import jax
@@ -12,8 +14,9 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.own import data
 from experiments.pipeline import distance
-from experiments.records import checkpoints, environment, files
+from experiments.records import checkpoints, environment, files, models
 from experiments.records.trials import TrialFolder
 from experiments.runtime import locks, signals, storage
 from experiments.runtime.progress import Reporter
@@ -24,7 +27,6 @@ from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
 from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
-from hmm_jax.models.model import MaskedLM
 from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
@@ -73,33 +75,34 @@ def check_mesh(s: Settings) -> None:
 
 
 def check_disk(folders: Sequence[TrialFolder]) -> None:
-  """Raise SettingsError if the disk lacks room for the checkpoints that are still to be written.
+  """Raise SettingsError if the disk lacks room for the models that are still to be made, and the checkpoints of one.
 
   An object store does not report its free space, so it is not checked.
   """
   to_run = [folder for folder in folders if folder.absent() and folder.trial.settings.has_bert]
-  # 1 MiB for small files.
-  total = 2**20
-  for directory, settings in {folder.pretrained_directory: folder.trial.settings for folder in to_run}.items():
-    saved_steps = checkpoints.steps(directory / checkpoints.NAME)
-    if settings.pretrain.num_steps not in saved_steps:
-      # The next one is written before one is removed, and several runs may do so at once.
-      total += (checkpoints.KEPT + 1 - len(saved_steps)) * state_bytes(settings)
+  by_directory = {folder.pretrained_directory: folder.trial.settings for folder in to_run}
+  to_make = [settings for directory, settings in by_directory.items() if not models.is_finished(directory)]
+  sizes = [_state_bytes(settings) for settings in to_make]
+  at_once = sum if any(settings.keep_checkpoints for settings in to_make) else max
+  state_bytes = at_once([0, *(state for state, _ in sizes)])
+  # The next checkpoint is written before one is removed. 1 MiB for small files.
+  total = 2**20 + sum(params for _, params in sizes) + (checkpoints.KEPT + 1) * state_bytes
   path = (to_run or folders)[0].pretrained_directory.parent
   free = storage.free_bytes(path)
-  valid = f'at least {total:,} for the checkpoints'
+  valid = f'at least {total:,} for models and checkpoints'
   require(free is None or free >= total, f'the number of free bytes in {path}', free, valid)
 
 
-def state_bytes(settings: Settings) -> int:
-  """Bytes of parameters and optimiser moments."""
+def _state_bytes(settings: Settings) -> tuple[int, int]:
+  """Bytes of the parameters with the optimiser's moments, and of the parameters alone."""
   p = settings.pretrain
   init, _ = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
   state = jax.eval_shape(init, jax.random.key(0))
-  return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+  num_bytes = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+  return num_bytes(state), num_bytes(state.params)
 
 
-def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
+def tuned_model(bert: bert_lib.Bert) -> bert_lib.BertModel:
   """BERT as it is tuned and measured: half precision is only for pretraining, since gradients through a prompt vanish
   in it."""
   return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
@@ -155,8 +158,9 @@ def program(
 def pretrained_params(
   settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
-  """The pretrained parameters of `directory`, trained on from its newest checkpoint if they are not finished.
+  """The parameters of the model of `directory`, trained on from its newest checkpoint if there is no model.
 
+  A model that is finished here is written; once there is one, checkpoints are removed unless the settings keep them.
   It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
   parameters lie on the first device of this host, each array whole.
 
@@ -168,31 +172,59 @@ def pretrained_params(
     Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
       and a measurement if they are due.
   """
-  num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
-  init, key_params, on_corpus = program(settings, text, key)
+  num_steps, clock = settings.pretrain.num_steps, reporter.clock
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
     files.remove_partials(directory)
-    with (
-      signals.deferred(),
-      clock.phase('pretraining'),
-      checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved,
-    ):
-      shapes = jax.eval_shape(init, key_params)
-      like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
-      state, metrics = saved.restore(like) or (init(key_params), [])
-      reporter.say(*saved.sentences)
-      note_environment(settings, directory, int(state.step), reporter)
-      if int(state.step) < num_steps:
-        with clock.phase('corpus'):
-          call = on_corpus()
-        state = train(settings, state, metrics, call, ideals, saved, directory, reporter)
-  if int(state.step) < num_steps:
-    reporter.say(f'time budget reached at pretraining step {int(state.step)} of {num_steps}')
-    raise OutOfTime
-  return params_here(state)
+    found = models.load(directory, reporter)
+    if found:
+      note_environment(settings, directory, num_steps, reporter)
+    elif settings.pretrained_from:
+      bert, params, of_model = data.model(settings.pretrained_from)
+      found = tuned_model(bert), jax.device_put(params, jax.local_devices()[0])
+      models.write(directory, *found, of_model, f'# {settings.pretrained_from}', settings.pretrained_from)
+    else:
+      with signals.deferred(), clock.phase('pretraining'):
+        state, metrics = _trained(settings, text, ideals, key, directory, reporter)
+        if int(state.step) == num_steps:
+          locks.check_held(directory)
+          found = tuned_model(settings.bert_module()), params_here(state)
+          distribution = None if isinstance(text, np.ndarray) else text
+          models.write(directory, *found, distribution, _card(settings, directory.name, metrics))
+      if not found:
+        reporter.say(f'time budget reached at pretraining step {int(state.step)} of {num_steps}')
+        raise OutOfTime
+    if not settings.keep_checkpoints:
+      checkpoints.remove(directory / checkpoints.NAME)
+  return found[1]
+
+
+def _trained(
+  settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+) -> tuple[TrainState, list[dict[str, float]]]:
+  """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
+  mesh = _mesh(settings)
+  init, key_params, on_corpus = program(settings, text, key)
+  with checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
+    shapes = jax.eval_shape(init, key_params)
+    like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
+    state, metrics = saved.restore(like) or (init(key_params), [])
+    reporter.say(*saved.sentences)
+    note_environment(settings, directory, int(state.step), reporter)
+    if int(state.step) < settings.pretrain.num_steps:
+      with reporter.clock.phase('corpus'):
+        call = on_corpus()
+      state = train(settings, state, metrics, call, ideals, saved, directory, reporter)
+  return state, metrics
+
+
+def _card(settings: Settings, name: str, metrics: list[dict[str, float]]) -> str:
+  """The model card of a pretraining."""
+  text, gap = settings.corpus_file or 'documents of the process in `distribution.json`', metrics[-1]['kl_at_mask']
+  steps, command = settings.pretrain.num_steps, shlex.join(sys.orig_argv)
+  return f'# BERT {name}\n\n{steps} steps on {text}. KL(G || BERT) at the [MASK]: {gap:.4f} nats.\n\n    {command}\n'
 
 
 def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:

@@ -2,18 +2,17 @@
 
 import collections
 from collections.abc import Sequence
-import json
+import itertools
 import pathlib
 
 from experiments.own import code, data
 from experiments.pipeline import pretraining, queue
 from experiments.records import results
 from experiments.records.failures import Failure
-from experiments.records.results import Record
 from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, exit_status, locks
 from experiments.runtime.progress import Reporter
-from experiments.settings import config as config_lib, lists
+from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trials
@@ -31,13 +30,12 @@ class TrialsFailed(exit_status.RunError):
 def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Settings] = ()) -> list[TrialFolder]:
   """The folder of every trial of one or several settings, in the order of `trials`.
 
-  Each has those of other trials that share its draws, of these settings and those `beside` them.
+  Each knows the trials that share its draws, of these settings and those `beside` them.
   """
-  made = trials(*grid, code=[*map(code.digests, grid)])
-  by_draws = collections.defaultdict[str, dict[str, TrialFolder]](dict)
+  made, alike = trials(*grid, code=code.digests), collections.defaultdict[str, dict[str, None]](dict)
   for trial in [*made, *trials(*beside)]:
-    by_draws[trial.draws_id][trial.id] = TrialFolder(trial, workdir)
-  return [TrialFolder(trial, workdir, tuple(by_draws[trial.draws_id].values())) for trial in made]
+    alike[trial.draws_id][trial.id] = None
+  return [TrialFolder(trial, workdir, tuple(alike[trial.draws_id])) for trial in made]
 
 
 def run(
@@ -86,17 +84,11 @@ def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -
   """
   with locks.held(workdir, 'the merge of records', reporter):
     every = [*grid, *_earlier(grid, workdir, reporter)]
-    runs, seen, finished, total = list[tuple[Settings, list[Record]]](), set[tuple[str, str]](), 0, 0
-    for settings, point in zip(every, lists.points(every)):
-      points, some = list(settings.grid()), folders([settings], workdir)
-      some.sort(key=lambda folder: points.index(folder.trial.point))
-      whole = [records for folder in some if len(records := folder.records()) == len(folder.paths())]
-      if len(runs) < len(grid):
-        finished, total = finished + len(whole), total + len(some)
-      # Two runs at one point may have asked for the same record, and each for others too.
-      made = {(lists.text(point), json.dumps(record)): record for records in whole for record in records}
-      runs.append((settings, [record for name, record in made.items() if name not in seen]))
-      seen |= made.keys()
+    by_point = lambda settings: sorted(folders([settings], workdir), key=lambda folder: folder.trial.point.order)
+    whole = lambda folder: records if len(records := folder.records()) == len(folder.paths()) else None
+    runs = [[*filter(None, map(whole, by_point(settings)))] for settings in every]
+    finished, total = sum(map(len, runs[: len(grid)])), len(trials(*grid))
     if finished:
-      results.write(workdir, runs, results.earlier(workdir, every))
+      merged = [(settings, [*itertools.chain(*records)]) for settings, records in zip(every, runs)]
+      results.write(workdir, merged, results.earlier(workdir, every))
   return None if finished == total else f'{finished} of {total} trials are finished'

@@ -77,19 +77,18 @@ def tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream
   return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
-# Draws of recent trials, by the name of the draw and all that decides it.
-_drawn: dict[Any, Any] = {}
-_MOST_DRAWN = 16
+@functools.lru_cache(8)
+def _drawn(*draws: Any) -> dict[str, Any]:
+  """Tasks and ideals that recent trials with the same draws share, by name."""
+  return {}
 
 
 def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
   """The result of `make`, or its result for a recent trial that shares the draws of this one."""
-  key = name, trial.draws_id, trial.methods, trial.settings.tasks_per_trial
-  if key not in _drawn:
-    _drawn[key] = make()
-  if len(_drawn) > _MOST_DRAWN:
-    del _drawn[next(iter(_drawn))]
-  return _drawn[key]
+  shared = _drawn(trial.draws_id, trial.methods, trial.settings.tasks_per_trial)
+  if name not in shared:
+    shared[name] = make()
+  return shared[name]
 
 
 def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:

@@ -42,11 +42,9 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   for settings in grid:
     pretraining.check_machine(settings)
     data.read_kept(settings, workdir)
-  recorded, points = results.load(workdir), lists.points(grid)
-  columns = [*map(lists.column, points[0])]
-  values_of = {lists.text(point): [*point.values()] for point in points}
-  name_of = lambda record: json.dumps([record.get('trial_id'), *map(record.get, columns)])
-  names = [json.dumps([trial.id, *values_of[trial.label]]) for trial in trials(*grid)]
+  recorded, (columns, *_) = results.load(workdir), lists.points(grid)
+  name_of = lambda record: f'{record.get("trial_id")} {lists.text({name: record.get(name) for name in columns})}'
+  names = [f'{trial.id} {trial.label}' for trial in trials(*grid)]
   on_record = set(map(name_of, recorded))
   numbers = [number for number in trial_numbers(text, len(names)) if names[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
@@ -56,7 +54,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(names) - {names[number] for number in numbers}
   rows = [record for record in recorded if name_of(record) not in others]
-  comparison = compared(rows, again, columns)
+  comparison = compared(rows, again)
   shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
   reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
   made = environment.load(workdir, rows).values()
@@ -89,19 +87,19 @@ def recorded_settings(configs: Sequence[Record], pretrained: str, classes: confi
   return [dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False) for settings in grid]
 
 
-def _name(record: Record, columns: Sequence[str]) -> str:
+def _name(record: Record) -> str:
   """The fields that tell a record from others, as JSON: it may come from anybody, with any values."""
-  return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method', *columns)])
+  fields = filter(lambda name: '.' in name, record)
+  return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method', 'own_head', *sorted(fields))])
 
 
-def compared(recorded: list[Record], again: list[Record], columns: Sequence[str] = ()) -> pd.DataFrame:
+def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   """A row for each field, after one for which records there are: values compared, how many differ, and by how much.
 
-  The field `environment` is left out. Of a given process and corpus, NAME-DIGEST, the digest counts. `columns` are the
-  fields in which settings differ.
+  The field `environment` is left out. Of a given process and corpus, NAME-DIGEST, the digest counts.
   """
-  theirs, ours = ({_name(record, columns): record for record in records} for records in (recorded, again))
-  counts = Counter(_name(record, columns) for record in recorded)
+  theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
+  counts = Counter(map(_name, recorded))
   # On both sides, and on record only once.
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
   for name in filter(theirs.get, ours):

@@ -1,4 +1,4 @@
-"""The files of a run, written whole: records with their tuned arrays, checkpoints, environments, failures.
+"""The files of a run, written whole: records with their tuned arrays, checkpoints, models, environments, failures.
 
 A record is done when its file is there and has its checksum; nothing is unpickled. `load` reads those of a workdir.
 """

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from typing import Any
 
+from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
@@ -21,8 +22,6 @@ from experiments.settings.fields import require, SettingsError
 KEPT = 2
 # Their directory, within that of a pretrained model.
 NAME = 'checkpoints'
-# In the directory of a step: the SHA-256 of each of its files.
-CHECKSUMS = 'checksums.json'
 _LONGEST_REASON = 300
 
 
@@ -51,8 +50,7 @@ class Checkpoints:
       self.manager.save(step, args=args)
     except Exception as error:
       raise storage.StorageError(storage.not_written(directory, OSError(_reason(error)))) from error
-    if locks.may_write(directory):
-      files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': _digests(directory)})
+    files.write_checksums(directory, self.directory.parent.name)
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest intact state and metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
@@ -75,7 +73,7 @@ class Checkpoints:
         state, metrics = self._restored(step, like)
       except SettingsError as error:
         # A step with checksums is intact, so the settings or libraries have changed.
-        if (self.directory / str(step) / CHECKSUMS).exists():
+        if (self.directory / str(step) / files.CHECKSUMS).exists():
           raise
         rejected[step] = str(error)
         continue
@@ -94,7 +92,7 @@ class Checkpoints:
     renamed = list[str]()
     for step in steps(self.directory):
       directory = self.directory / str(step)
-      fault = rejected.get(step) or _fault(directory)
+      fault = rejected.get(step) or files.fault(directory, self.directory.parent.name)
       if fault is None:
         return step, renamed
       renamed.append(f'checkpoint {directory}: {fault}; renamed to {files.rename_corrupt(directory)}')
@@ -178,28 +176,11 @@ def _quiet() -> Iterator[None]:
     log.setLevel(level)
 
 
-def _digests(step: pathlib.Path) -> dict[str, str]:
-  """The SHA-256 of each file of a step, except that of the checksums themselves."""
-  return {name: files.digest(path) for name, path in files.tree(step).items() if name != CHECKSUMS}
-
-
-def _fault(step: pathlib.Path) -> str | None:
-  """The fault in the files of a step; None if its checksums, if it has any, show none."""
-  try:
-    digests = _digests(step)
-    if not (step / CHECKSUMS).exists():
-      return None
-    recorded = files.read_sealed(step / CHECKSUMS, of=str, files=dict)
-  except files.Corrupt as error:
-    return f'{CHECKSUMS} {error}'
-  except (OSError, ValueError) as error:
-    return f'a file cannot be read ({storage.reason(error)})'
-  if recorded['of'] != step.parents[1].name:
-    return f'it belongs to model {recorded["of"]}'
-  for name, _ in sorted(digests.items() ^ recorded['files'].items()):
-    wrong = 'failed its checksum' if name in digests else 'is missing'
-    return f'{name} {wrong if name in recorded["files"] else "has no checksum"}'
-  return None
+def remove(directory: pathlib.Path) -> None:
+  """Remove the checkpoints of a directory, if there are any."""
+  if locks.may_write(directory):
+    with contextlib.suppress(OSError):
+      epath.Path(directory).rmtree()
 
 
 def steps(directory: pathlib.Path) -> list[int]:

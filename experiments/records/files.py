@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from experiments.runtime import locks
-from experiments.runtime.storage import is_object, not_written, StorageError
+from experiments.runtime.storage import is_object, not_written, reason, StorageError
 from experiments.settings.fields import SettingsError
 from hmm_jax.distributions.files import check_bytes, open_regular, read_archive
 
@@ -30,6 +30,8 @@ _MOST_HASHED = 2**40
 _PARTIAL = '.partial'
 # The field of a sealed file that has the SHA-256 of the others.
 _SEAL = 'sha256'
+# In a folder: the SHA-256 of each of its files.
+CHECKSUMS = 'checksums.json'
 
 
 class Corrupt(SettingsError):
@@ -213,6 +215,36 @@ def read_sealed(path: pathlib.Path, **kinds: type) -> dict[str, Any]:
 
 def _seal(content: dict[str, Any]) -> str:
   return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_checksums(folder: pathlib.Path, of: str, **more: Any) -> None:
+  """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to and `more`."""
+  if locks.may_write(folder):
+    write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder), **more})
+
+
+def _digests(folder: pathlib.Path) -> dict[str, str]:
+  """The SHA-256 of each file of a folder, except that of the checksums themselves."""
+  return {name: digest(path) for name, path in tree(folder).items() if name != CHECKSUMS}
+
+
+def fault(folder: pathlib.Path, of: str) -> str | None:
+  """The fault in the files of a folder; None if its checksums, if it has any, show none."""
+  try:
+    digests = _digests(folder)
+    if not (folder / CHECKSUMS).exists():
+      return None
+    recorded = read_sealed(folder / CHECKSUMS, of=str, files=dict)
+  except Corrupt as error:
+    return f'{CHECKSUMS} {error}'
+  except (OSError, ValueError) as error:
+    return f'a file cannot be read ({reason(error)})'
+  if recorded['of'] != of:
+    return f'it belongs to model {recorded["of"]}'
+  # A file that somebody has put there is no fault.
+  for name, _ in sorted(recorded['files'].items() - digests.items()):
+    return f'{name} {"failed its checksum" if name in digests else "is missing"}'
+  return None
 
 
 def rename_corrupt(path: pathlib.Path) -> str:

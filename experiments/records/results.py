@@ -1,8 +1,8 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
-import collections
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -30,16 +30,14 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], other
   `others` are settings on record to keep, without records here.
   If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
   """
-  grid, path = [settings for settings, _ in runs], workdir / CONFIG_NAME
-  content = _content([*map(_as_json, grid), *others])
-  if not files.has(path, content):
-    files.remove(workdir / FILE_NAME)
-    files.write_whole(path, content)
-  written = list[Record]()
+  grid, written, seen = [settings for settings, _ in runs], list[Record](), set[str]()
+  _put(workdir, [*map(_as_json, grid), *others], stale=FILE_NAME)
   for (settings, records), point in zip(runs, lists.points(grid)):
     asked_for = {_VERSION: SCHEMA_VERSION} | {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-    asked_for |= {lists.column(name): value for name, value in point.items()}
-    written += [asked_for | record for record in records]
+    # Two runs at one point may have asked for the same record, and each for others too.
+    names = [f'{point} {record}' for record in records]
+    written += [asked_for | point | record for name, record in zip(names, records) if name not in seen]
+    seen |= {*names}
   files.write_json_lines(workdir / FILE_NAME, written)
 
 
@@ -49,14 +47,17 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   Remove the partial files of killed runs.
   """
   files.remove_partials(workdir)
-  content = _content([*map(_as_json, grid), *earlier(workdir, grid)])
-  if not files.has(workdir / CONFIG_NAME, content):
-    files.write_whole(workdir / CONFIG_NAME, content)
+  _put(workdir, [*map(_as_json, grid), *earlier(workdir, grid)])
 
 
-def _content(configs: list[Record]) -> str:
+def _put(workdir: pathlib.Path, configs: list[Record], stale: str = '') -> None:
+  """Write settings to `config.json`, unless they are there; before, remove a file that does not belong to others."""
   first, *others = configs
-  return json.dumps({_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}, indent=2) + '\n'
+  content = json.dumps({_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}, indent=2) + '\n'
+  if not files.has(workdir / CONFIG_NAME, content):
+    if stale:
+      files.remove(workdir / stale)
+    files.write_whole(workdir / CONFIG_NAME, content)
 
 
 def _as_json(settings: Any) -> Record:
@@ -133,26 +134,30 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any], is_grid: bool = F
 
 
 # Settings that decide no record.
-OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'shown_texts', 'time_budget')
+OF_RUNNING = (
+  'compilation_cache',
+  'debug_nans',
+  'distributed',
+  'figure',
+  'keep_checkpoints',
+  'shown_texts',
+  'time_budget',
+)
 
 
 def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
   """Differences of settings on record from these, such as 'seed 0, 1 (here 2)'."""
-  recorded, current = _values(before), _values([*map(_as_json, grid)])
-  return differences(
-    {name: values for name, values in recorded.items() if name.split('.')[0] not in OF_RUNNING}, current
-  )
+  return differences(_values(before), _values([*map(_as_json, grid)]))
 
 
 def _values(configs: Sequence[Record]) -> dict[str, str]:
-  """The distinct values of each field in words, by its dotted name."""
+  """The distinct values of each field that decides records, in words, by its dotted name."""
   # Imported here, since it takes longer than `--list` and `--help`.
   from flax.traverse_util import flatten_dict
 
-  values = collections.defaultdict[str, list[str]](list)
-  for name, value in (item for content in configs for item in flatten_dict(content, sep='.').items()):
-    values[name] += [str(value)]
-  return {name: ', '.join(dict.fromkeys(texts)) for name, texts in values.items()}
+  flat = [flatten_dict(content, sep='.') for content in configs]
+  names = [name for name in dict.fromkeys(itertools.chain(*flat)) if name.split('.')[0] not in OF_RUNNING]
+  return {name: ', '.join(dict.fromkeys(str(one[name]) for one in flat if name in one)) for name in names}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections import Counter
 import time
 
-from experiments.records import failures
+from experiments.records import failures, models
 from experiments.records.trials import TrialFolder
 from experiments.runtime import locks
 from experiments.runtime.timing import in_words
@@ -13,16 +13,22 @@ STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
 
 def text(folders: list[TrialFolder]) -> str:
-  """A line for each trial, its number, id, name and state, and one that counts them."""
+  """A line for each trial, its number, id, name, state and finished model, and one that counts them."""
   names, states = [str(folder.trial) for folder in folders], [state(folder) for folder in folders]
   places, width = len(str(len(folders) - 1)), max(map(len, names))
   lines = [
-    printable(f'{number:{places}}  {folder.trial.id}  {name:{width}}  {words}') + '\n'
+    printable(f'{number:{places}}  {folder.trial.id}  {name:{width}}  {words}{_model(folder)}') + '\n'
     for number, (folder, name, words) in enumerate(zip(folders, names, states))
   ]
   counts = Counter(words.split()[0] for words in states)
   total = ', '.join(f'{counts[what]} {what}' for what in STATES)
   return ''.join([*lines, f'{len(folders)} trials: {total}\n'])
+
+
+def _model(folder: TrialFolder) -> str:
+  directory = folder.pretrained_directory
+  is_finished = folder.trial.settings.has_bert and models.is_finished(directory)
+  return f'; model {directory / models.NAME}' if is_finished else ''
 
 
 def state(folder: TrialFolder) -> str:

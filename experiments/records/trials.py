@@ -36,11 +36,11 @@ def pretrained_folder(settings: Settings, workdir: pathlib.Path) -> pathlib.Path
 
 
 class TrialFolder(NamedTuple):
-  """The files of a trial in the workdir of a run, and those of other trials that share its draws."""
+  """The files of a trial in the workdir of a run, and the ids of the trials that share its draws, its own too."""
 
   trial: Trial
   workdir: pathlib.Path
-  alike: tuple['TrialFolder', ...] = ()
+  alike: tuple[str, ...] = ()
 
   @property
   def directory(self) -> pathlib.Path:
@@ -94,6 +94,14 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   return record
 
 
+def _read_whole(path: pathlib.Path, name: Name, trial_id: str) -> Record:
+  """A record whose arrays are intact too; raises as `_read` does."""
+  record, arrays = _read(path, name, trial_id), path.with_suffix('.npz')
+  if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
+    raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
+  return record
+
+
 def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """The requested names without an intact record; each record is read once, in process 0.
 
@@ -103,19 +111,16 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """
   missing, intact, trial_id = list[Name](), list[Record](), folder.trial.id
   for name, path in folder.paths().items():
-    arrays = path.with_suffix('.npz')
     try:
-      record = _read(path, name, trial_id)
-      if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
-        raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
-      intact.append(record)
+      intact.append(_read_whole(path, name, trial_id))
       continue
     except FileNotFoundError:
-      if name.model in WITHOUT_BERT and (copied := _copied(folder, name, path)):
+      if copied := _copied(folder, name, path):
         intact.append(copied)
         continue
     except ValueError as error:
-      moved = [files.rename_corrupt(corrupt) for corrupt in (path, arrays) if corrupt.exists()]
+      both = path, path.with_suffix('.npz')
+      moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
       reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
     missing.append(name)
   made = environments.load(folder.workdir, intact).values() if missing else ()
@@ -125,26 +130,20 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
 
 
 def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | None:
-  """A record of the trial, with its arrays, from another trial that shares its draws; None if none has it intact."""
-  for other in folder.alike:
-    source = other.directory / path.name
+  """A record that no BERT decides, with its arrays, from a trial that shares the draws; None if none has it intact."""
+  for other in folder.alike if name.model in WITHOUT_BERT else ():
+    source = folder.directory.parent / other / path.name
     with contextlib.suppress(OSError, files.Corrupt):
-      record, arrays = _read(source, name, other.trial.id), source.with_suffix('.npz')
-      if files.digest(arrays) == record[_ARRAYS]:
-        files.write_whole(path.with_suffix('.npz'), arrays.read_bytes())
-        record |= {**folder.trial.settings.given, **_ids(folder.trial, name.model, name.method)}
-        files.write_sealed(path, record)
-        return record
+      record = _read_whole(source, name, other)
+      files.write_whole(path.with_suffix('.npz'), source.with_suffix('.npz').read_bytes())
+      record |= {
+        **folder.trial.settings.given,
+        'trial_id': folder.trial.id,
+        'pretraining_id': folder.trial.pretraining_id,
+      }
+      files.write_sealed(path, record)
+      return record
   return None
-
-
-def _ids(trial: Trial, model: str, method: str) -> dict[str, str]:
-  """The ids of a record, by field."""
-  return {
-    'trial_id': trial.id,
-    'pretraining_id': trial.pretraining_id,
-    'fit_id': trial.fit_id(model, method),
-  }
 
 
 class TunedTask(NamedTuple):
@@ -172,7 +171,8 @@ def add(
   folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, float | None]
 ) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
-  paths, trial, ids = folder.paths(), folder.trial, _ids(folder.trial, model, method)
+  paths, trial = folder.paths(), folder.trial
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
   for tuned in outcome:
     name = Name(tuned.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}

@@ -19,7 +19,7 @@ from ml_collections import config_flags
 
 from experiments.settings import lists as lists_lib
 from experiments.settings.fields import fields, require, SettingsError, users_program, valid_values
-from experiments.settings.lists import at, Lists, takes_list
+from experiments.settings.lists import Lists
 from experiments.settings.trial import trials
 
 # The class of settings of each experiment, by its name.
@@ -101,11 +101,11 @@ def named(words: list[str]) -> list[str]:
 
 
 def override(
-  config: ml_collections.ConfigDict, words: list[str], classes: Classes, grids: Collection[str] = ()
+  config: ml_collections.ConfigDict, words: list[str], classes: Classes, grids: Collection[str]
 ) -> tuple[ml_collections.ConfigDict, list[str], Lists]:
-  """The config with the fields that words of a command line set, --config.FIELD=VALUE, the other words, and the lists.
+  """The config with the fields that words of a command line set, --config.FIELD=VALUE, other words, and the lists.
 
-  Raises SettingsError for an unknown field or a value of the wrong type; ranges are checked later.
+  Raises SettingsError for an unknown field or a value of the wrong type; lists and ranges are checked later.
   """
   known = dict(fields(_class(config, classes)))
   for name in named(words):
@@ -114,29 +114,29 @@ def override(
     if name not in known:
       nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
       raise SettingsError(f'--config.{name} is not a field of this config; did you mean --config.{nearest[0]}?')
-  takes = {name: field for name, field in known.items() if config.experiment in grids and takes_list(name, field)}
-  lists, others = Lists(), list[str]()
-  for name in takes:
+  takes: dict[str, Any] = {
+    name: field for name, field in known.items() if config.experiment in grids and lists_lib.takes(name, field)
+  }
+  lists, single = Lists(), list[str]()
+  for name, field in takes.items():
     # A config that lacks a field is refused with the settings.
     with contextlib.suppress(AttributeError):
-      if type(values := operator.attrgetter(name)(config)) is tuple and values:
+      if type(values := operator.attrgetter(name)(config)) is tuple:
         lists[name] = values
-  _set(config, {name: values[0] for name, values in lists.items()})
+        _set(config, {name: field.type()})
   config = config.copy_and_resolve_references()
   for word in words:
     flag, _, text = word.partition('=')
     name = ''.join(named([flag]))
     lists.pop(name, None)
-    if name in takes and (values := lists_lib.split(name, known[name], text)):
-      require('' not in values, name, text, 'a list without an empty value')
+    if values := lists_lib.split(name, takes[name], text) if name in takes else ():
       lists[name] = values
     else:
-      if name in known and known[name].type in (bool, int, float) and ',' in text:
-        raise SettingsError(f'{name} is {text!r}; valid is one value: {valid_values(known[name])}')
-      others.append(word)
+      single.append(word)
   for name, values in lists.items():
-    require(len(set(values)) == len(values), name, values, 'a list of distinct values')
-  return config, _parsed(config, others, known), lists
+    is_whole = '' not in values and len(set(values)) == len(values) > 0
+    require(is_whole, name, values, 'a list of distinct values, none of them empty')
+  return config, _parsed(config, single, known), lists
 
 
 def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
@@ -171,10 +171,10 @@ def expanded(
   for values in itertools.product(*lists.values()):
     point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
     _set(one, point)
-    with at(point):
+    with lists_lib.at(point):
       grid.append(read(one))
     if lists and len(grid) == 1:
-      count = len(trials(*grid)) * math.prod(map(len, lists.values()))
+      count = len(trials(grid[0])) * math.prod(map(len, lists.values()))
       require(count <= lists_lib.MOST, 'the number of trials of the grid', count, f'at most {lists_lib.MOST:,}')
   return grid
 

@@ -23,6 +23,11 @@ class Point(NamedTuple):
     """|M|^N |H|, the states of the flattened chain."""
     return self.num_states * self.memory_size**self.num_cells
 
+  @property
+  def order(self) -> tuple[int, int, int, int]:
+    """The place among the points of a grid: first HMMs without a memory, then by cells."""
+    return self.num_cells, *self
+
   def __str__(self) -> str:
     memory = f' |M|={self.memory_size} N={self.num_cells}' if self.memory_size else ''
     return f'|H|={self.num_states}{memory}'
@@ -62,6 +67,9 @@ class Settings(groups.Experiment):
   methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
   distribution: str = setting("named process, or .json or .npz file, which sets the sizes; '': drawn at random")
   corpus_file: str = setting("token ids for pretraining, .npy or .txt, one document a row or line; '': sampled")
+  pretrained_from: str = setting(
+    "folder of a pretrained BERT, of hmm_jax.save or transformers; '': pretrained", earlier=''
+  )
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
   corpus: groups.CorpusSettings
@@ -80,6 +88,7 @@ class Settings(groups.Experiment):
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
+  keep_checkpoints: bool = setting('keep the checkpoints of a pretraining whose model is finished', earlier=False)
   time_budget: float = setting(
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,
@@ -105,6 +114,10 @@ class Settings(groups.Experiment):
     valid = "without 'other_bert' if distribution is set: it has a single draw"
     self.require('models', not (given and 'other_bert' in self.models), valid)
     self.require('corpus_file', given or not self.corpus_file, "'' unless distribution gives the law of the corpus")
+    is_one = 'bert' in self.models and 'other_bert' not in self.models
+    self.require(
+      'pretrained_from', is_one or not self.pretrained_from, "'' unless models has 'bert' and no 'other_bert'"
+    )
     by_size, count = self.num_trials_by_size, len(self.num_states)
     is_whole = len(by_size) == count and max(by_size) == self.num_trials
     valid = f'(), or {count} numbers with maximum num_trials, {self.num_trials}'
@@ -211,7 +224,7 @@ class Settings(groups.Experiment):
     if memory.vanilla_methods:
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
-    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0])))
+    return dict(sorted(points.items(), key=lambda item: item[0].order))
 
   def num_draws(self, point: Point) -> int:
     """The number of distributions that are drawn at a point."""

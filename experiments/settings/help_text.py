@@ -8,7 +8,7 @@ import ml_collections
 
 from experiments.settings import config as config_lib
 from experiments.settings.fields import fields, printable, valid_values
-from experiments.settings.lists import Lists, takes_list
+from experiments.settings.lists import Lists, takes
 from experiments.settings.trial import Trial
 
 _WIDTH = 100
@@ -37,8 +37,8 @@ def fields_text(
   """Every field of a config: its name, value, meaning and valid values, and if it takes a list of them."""
   lines = [f'{config.experiment}:{config.scale}']
   for name, field in fields(classes[config.experiment]):
-    may_be_list = config.experiment in grids and takes_list(name, field)
-    text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}' + '; takes a list' * may_be_list
+    may_be_list = '; takes a list' if config.experiment in grids and takes(name, field) else ''
+    text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}{may_be_list}'
     values = lists.get(name, (operator.attrgetter(name)(config),))
     value = f'{name} = {", ".join(map(repr, values))}'
     lines += textwrap.wrap(value, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 4)

@@ -1,6 +1,6 @@
 """A trial of a grid: who it is, the keys of what it draws, and the ids of its model, its records and its fits."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import functools
 import re
@@ -77,7 +77,10 @@ class Trial(NamedTuple):
     settings = self.settings
     pretrain = dataclasses.asdict(settings.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    return digest([_PRETRAINING_VERSION, *self._drawn(settings.given, settings.corpus, settings.bert, pretrain)])
+    # Of a model that was pretrained elsewhere only the digest counts, not the name.
+    elsewhere = [settings.pretrained_from.rpartition('-')[2]] if settings.pretrained_from else []
+    drawn = self._drawn(settings.given, settings.corpus, settings.bert, pretrain)
+    return digest([_PRETRAINING_VERSION, *drawn, *elsewhere])
 
   def _drawn(self, given: Iterable[str], *more: Any) -> list[Any]:
     """All that decides the draw of the distribution, or the `given` fields in its place, and `more`."""
@@ -127,20 +130,18 @@ class Trial(NamedTuple):
     return digest(parts)
 
 
-def trials(*grid: Settings, code: Sequence[Mapping[str, str]] = ()) -> list[Trial]:
+def trials(*grid: Settings, code: Callable[[Settings], Mapping[str, str]] = lambda _: {}) -> list[Trial]:
   """Every trial of one or several settings, ordered by its number, so that all points advance together.
 
-  Trials of one number and distribution stand side by side. `code` has the digests for each of the settings.
+  Trials of one number and distribution stand side by side. `code` returns the digests for settings.
   """
-  codes = code or [Trial._field_defaults['code']] * len(grid)
   made = [
-    Trial(settings, point, number, digests, lists.text(differing))
-    for settings, digests, differing in zip(grid, codes, lists.points(grid))
+    Trial(settings, point, number, code(settings), lists.text(differing))
+    for settings, differing in zip(grid, lists.points(grid))
     for point in settings.grid()
     for number in range(settings.num_draws(point))
   ]
-  places = {point: place for place, point in enumerate(dict.fromkeys(trial.point for trial in made))}
-  return sorted(made, key=lambda trial: (trial.number, places[trial.point]))
+  return sorted(made, key=lambda trial: (trial.number, trial.point.order))
 
 
 def trial_numbers(text: str, count: int) -> list[int]:

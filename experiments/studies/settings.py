@@ -15,8 +15,9 @@ class ExampleSettings(Experiment):
 
 
 def require_drawn_hmms(settings: Settings) -> None:
-  """Raise SettingsError unless the settings draw HMMs without a memory."""
+  """Raise SettingsError unless the settings draw HMMs without a memory, and pretrain."""
   require(not settings.given, 'distribution', settings.distribution, "'': the study draws its HMMs")
+  require(not settings.pretrained_from, 'pretrained_from', settings.pretrained_from, "'': the study pretrains")
   require(settings.memory.sizes == (0,), 'memory.sizes', settings.memory.sizes, '(0,): HMMs without a memory')
 
 

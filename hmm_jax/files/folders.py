@@ -45,14 +45,6 @@ def new_folder(directory: Path) -> Iterator[pathlib.Path]:
     raise
 
 
-def existing_folder(directory: Path) -> pathlib.Path:
-  """The path of a folder; raises FileNotFoundError if there is none."""
-  path = pathlib.Path(os.path.expanduser(directory))
-  if not path.is_dir():
-    raise FileNotFoundError(f'there is no folder {str(path)!r}')
-  return path
-
-
 def write_json(path: pathlib.Path, content: Any) -> None:
   """Write JSON with two spaces for each level, as the other tools do."""
   path.write_text(json.dumps(content, indent=2) + '\n')

@@ -1,6 +1,8 @@
 """Our BERT as Hugging Face's `BertForMaskedLM`, and back: its config and its arrays, without torch or transformers."""
 
 from collections.abc import Mapping
+import functools
+import itertools
 import re
 from typing import Any
 
@@ -42,9 +44,12 @@ _SIZES = {
   'max_positions': 'max_position_embeddings',
 }
 _RATES = {'dropout_rate': 'hidden_dropout_prob', 'init_stddev': 'initializer_range'}
-_OURS_ALONE = {'attention': ('xla', 'cudnn'), 'scan_layers': (True, False)}
-# What the computation of ours may have.
-_DTYPES: dict[str, Any] = {jnp.dtype(dtype).name: dtype for dtype in (jnp.float32, jnp.bfloat16, jnp.float16)}
+_DTYPES: dict[str, Any] = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16, 'float16': jnp.float16}
+# The first is that of a model that was trained elsewhere.
+_OURS_ALONE = [
+  {'dtype': dtype, 'attention': attention, 'scan_layers': scan_layers}
+  for dtype, attention, scan_layers in itertools.product(_DTYPES, ('xla', 'cudnn'), (False, True))
+]
 # What our BERT has always, and theirs by default: a config without such a field has this value.
 _FIXED = {
   'model_type': 'bert',
@@ -75,7 +80,7 @@ def config_of(bert: Bert) -> dict[str, Any]:
     'type_vocab_size': 1,
     'pad_token_id': None,  # A padding token's embedding would get no gradient.
     **_FIXED,
-    'hmm_jax': {'dtype': jnp.dtype(bert.dtype).name, **{name: getattr(bert, name) for name in _OURS_ALONE}},
+    'hmm_jax': {name: getattr(bert, name) for name in _OURS_ALONE[0]} | {'dtype': jnp.dtype(bert.dtype).name},
   }
 
 
@@ -89,45 +94,30 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   >>> bert_of(config_of(bert)) == bert
   True
   """
-  _check('architectures', config.get('architectures'), ['BertForMaskedLM'])
-  for name, value in _FIXED.items():
-    _check(name, config.get(name, value), value)
-  sizes: dict[str, Any] = {ours: _size(config, theirs) for ours, theirs in _SIZES.items()}
-  sizes |= {'num_tokens': _size(config, 'vocab_size') - 1}
-  sizes |= {ours: _rate(config, theirs) for ours, theirs in _RATES.items()}
-  _check('attention_probs_dropout_prob', config.get('attention_probs_dropout_prob'), sizes['dropout_rate'])
-  # A model that was trained elsewhere has no such field.
-  own = config.get('hmm_jax', {'dtype': 'float32', 'attention': 'xla', 'scan_layers': False})
-  try:
-    is_known = all(own[name] in valid for name, valid in _OURS_ALONE.items())
-    bert = Bert(**sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
-  except (KeyError, TypeError):
-    is_known = False
-  if not is_known:
+  own = config.get('hmm_jax', _OURS_ALONE[0])
+  sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
+  sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
+  config, attention_rate = {**_FIXED, **config}, {'attention_probs_dropout_prob': sizes['dropout_rate']}
+  for name, valid in {'architectures': ['BertForMaskedLM'], **_FIXED, **attention_rate}.items():
+    if config.get(name) != valid:
+      raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
+  if own not in _OURS_ALONE:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
-  if bert.width % bert.num_heads:
-    raise ValueError(f'hidden_size of config.json is {bert.width}; valid are multiples of {bert.num_heads} heads')
-  return bert
+  if sizes['width'] % sizes['num_heads']:
+    raise ValueError(
+      f'hidden_size of config.json is {sizes["width"]}; valid are multiples of {sizes["num_heads"]} heads'
+    )
+  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
 
 
-def _check(name: str, value: Any, valid: Any) -> None:
-  if value != valid:
-    raise ValueError(f'{name} of config.json is {value!r}; valid is {valid!r}')
-
-
-def _size(config: Mapping[str, Any], name: str) -> int:
-  value = config.get(name)
-  # JSON has true for 1.
-  if type(value) is not int or value < 1:
-    raise ValueError(f'{name} of config.json is {value!r}; valid is a positive integer')
-  return value
-
-
-def _rate(config: Mapping[str, Any], name: str) -> float:
+def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:
+  """A field that is a positive integer, or a number from 0 to below 1."""
   value: Any = config.get(name)
-  if type(value) not in (int, float) or not 0 <= value < 1:
-    raise ValueError(f'{name} of config.json is {value!r}; valid is from 0 to below 1')
-  return float(value)
+  # JSON has true for 1.
+  if type(value) not in (int, kind) or not (value >= 1 if kind is int else 0 <= value < 1):
+    valid = 'a positive integer' if kind is int else 'from 0 to below 1'
+    raise ValueError(f'{name} of config.json is {value!r}; valid is {valid}')
+  return kind(value)
 
 
 def _shapes(bert: Bert) -> Any:
@@ -137,12 +127,10 @@ def _shapes(bert: Bert) -> Any:
 
 def check_params(bert: Bert, params: Any) -> None:
   """Raise ValueError unless the tree has the arrays of a `Bert`, of floating-point numbers."""
-  shapes = lambda tree: {path: np.shape(leaf) for path, leaf in flatten_dict(tree).items()}
-  is_floating = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.floating)
-  if not isinstance(params, Mapping) or shapes(params) != shapes(_shapes(bert)):
-    raise ValueError("params do not fit the model; valid is the tree 'params' of its variables")
-  if not all(map(is_floating, jax.tree.leaves(params))):
-    raise ValueError('params are not all floating-point; valid are the parameters of a model')
+  shapes = functools.partial(jax.tree.map, np.shape)
+  is_floating = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in jax.tree.leaves(params)]
+  if shapes(params) != shapes(_shapes(bert)) or not all(is_floating):
+    raise ValueError("params do not fit the model; valid is the tree 'params' of its variables, all floating-point")
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
@@ -182,7 +170,8 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   position.
 
   Raises:
-    ValueError: an array is missing, unknown or of another shape.
+    KeyError: an array is missing.
+    ValueError: an array is unknown or of another shape.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
@@ -195,21 +184,16 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   flat: dict[str, np.ndarray] = {}
   for path, shape in flatten_dict(_shapes(bert.clone(scan_layers=False)), sep='.').items():
     names = _their_names(path)
-    missing = [name for name in names if name not in left]
-    if missing:
-      raise ValueError(f'the weights lack {missing[0]}; valid are those of a BertForMaskedLM')
     values = np.concatenate([left.pop(name) for name in names])
     values = values.T if path.endswith('kernel') else values
     if values.shape != shape.shape:
-      raise ValueError(f'{names[0]} has shape {values.shape}, by our axes; valid by config.json is {shape.shape}')
+      raise ValueError(f'{names[0]} has shape {values.shape}, by our axes, and not {shape.shape}')
     flat[path] = np.ascontiguousarray(values)
   if left:
-    raise ValueError(f'the weights have {min(left)}; valid are those of a BertForMaskedLM')
+    raise ValueError(f'unknown are {min(left)} and {len(left) - 1} more')
   order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
-  if types is not None and types.shape[1:] != (bert.width,):
-    raise ValueError(f'{TOKEN_TYPES} has shape {types.shape}; valid is [types, {bert.width}]')
   if types is not None and types[:1].any():
     flat['position_embedding'] = flat['position_embedding'] + types[0]
   return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')

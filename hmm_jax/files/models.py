@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from hmm_jax._support import arguments, float64
-from hmm_jax.distributions.files import load_distribution, save_distribution
+from hmm_jax.distributions.files import load_distribution, readable, save_distribution
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.files import folders, hugging_face
@@ -88,28 +88,22 @@ def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
 
 
 def _tokenizer(num_tokens: int) -> dict[str, Any]:
-  """Words between white space; a word that is no token is an error, since nothing stands for it."""
+  """Words between white space; one that is no token is unknown, hence [MASK]: TransformerLens 4 tries the word 'a'."""
   mask = {'id': num_tokens, 'content': _MASK, 'special': True}
   flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
   vocabulary = {**{str(token): token for token in range(num_tokens)}, _MASK: num_tokens}
   return {
     'version': '1.0',
-    'truncation': None,
-    'padding': None,
     'added_tokens': [{**mask, **flags}],
-    'normalizer': None,
     'pre_tokenizer': {'type': 'WhitespaceSplit'},
-    'post_processor': None,
-    'decoder': None,
-    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': '[UNK]'},
+    'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': _MASK},
   }
 
 
 def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   """The model of a folder, its parameters, and the distribution it was pretrained on or None.
 
-  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is
-  exact in it. A
+  What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A
   `BertForMaskedLM` that was trained elsewhere is read too. The embedding of its first token type is added to the
   positions. If its [MASK], by the tokenizer, is not the last token, the ids above it fall by one. Without a tokenizer
   the last token is taken for [MASK].
@@ -126,14 +120,16 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   >>> model, hmm.num_states
   (ExactModel(num_tokens=6), 2)
   """
-  folder = folders.existing_folder(directory)
+  folder = pathlib.Path(directory).expanduser()
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens), distribution, distribution
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / _WEIGHTS)
-  return BertModel(bert), hugging_face.params_of(bert, state, _mask_id(folder, bert.num_tokens)), distribution
+  mask_id = _mask_id(folder, bert.num_tokens)
+  with readable(folder / _WEIGHTS, 'the arrays of a BertForMaskedLM with this config.json'):
+    return BertModel(bert), hugging_face.params_of(bert, state, mask_id), distribution
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:

@@ -1,11 +1,13 @@
 """A tuned prompt as a PEFT adapter, with its head and its model beside it."""
 
 import dataclasses
+import pathlib
 from typing import Any
 
 import jax
 import numpy as np
 
+from hmm_jax.distributions.files import readable
 from hmm_jax.files import folders, models
 from hmm_jax.files.folders import Path
 from hmm_jax.models.bert import BertModel
@@ -16,6 +18,13 @@ from hmm_jax.tuning.tuner import Prompt, Tuner
 _MODEL = 'model'
 _HEADS: dict[str, Any] = {kind.__name__: kind for kind in (heads.Linear, heads.Attention, heads.OfficialAttention)}
 _PROMPT = 'prompt_embeddings'
+# PEFT has no task of masked prediction; that of features leaves the model's own output as it is.
+_ADAPTER = {
+  'peft_type': 'PROMPT_TUNING',
+  'task_type': 'FEATURE_EXTRACTION',
+  'base_model_name_or_path': _MODEL,
+  'inference_mode': True,
+}
 
 
 def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, Any], accuracy: float) -> None:
@@ -36,23 +45,7 @@ def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, 
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
       if isinstance(tuner.model, BertModel):
-        folders.write_json(folder / 'adapter_config.json', _adapter(tuner.model, prompt.length))
-
-
-def _adapter(model: BertModel, length: int) -> dict[str, Any]:
-  """PEFT has no task of masked prediction; that of features leaves the model's own output as it is."""
-  return {
-    'peft_type': 'PROMPT_TUNING',
-    'task_type': 'FEATURE_EXTRACTION',
-    'base_model_name_or_path': _MODEL,
-    'inference_mode': True,
-    'num_virtual_tokens': length,
-    'token_dim': model.bert.width,
-    'num_transformer_submodules': 1,
-    'num_attention_heads': model.bert.num_heads,
-    'num_layers': model.bert.num_layers,
-    'prompt_tuning_init': 'RANDOM',
-  }
+        folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
 
 
 def _names(tree: Any) -> list[str]:
@@ -65,15 +58,14 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
 
   Raises ValueError with the file that is missing parts or damaged; OSError if there is no such folder or file.
   """
-  folder = folders.existing_folder(directory)
+  folder = pathlib.Path(directory).expanduser()
   model, params, _ = models.load(folder / _MODEL)
   content, arrays = folders.read_json(folder / 'head.json'), folders.read_arrays(folder / 'head.safetensors')
-  try:
+  with readable(folder / 'head.json', 'that of a folder of `Tuned.save`'):
     # JSON has lists for tuples.
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
     head = _HEADS[content['head']](**fields)
     prompt = content['prompt'] and Prompt(**content['prompt'])
-    accuracy = float(content['accuracy'])
     rows = prompt.length if prompt else 0
     expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, 1))}
     named = [arrays[name] for name in _names(expected['head'])]
@@ -81,10 +73,8 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
     if prompt:
       trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
       expected['prompt'] = jax.ShapeDtypeStruct((rows, model.embedding_size(params)), np.float32)
-  except (AttributeError, KeyError, TypeError) as error:
-    raise ValueError(f'{str(folder)!r} lacks or does not know {error}; valid is a folder of `Tuned.save`')
-  for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
-    # Only the head's row for each position depends on the length of the texts.
-    if found.shape != of_shape.shape and name != 'head.positions':
-      raise ValueError(f'{name} in {str(folder)!r} has shape {found.shape}; valid by head.json is {of_shape.shape}')
-  return Tuner(model, head, prompt), params, trainable, accuracy
+    for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
+      # Only the head's row for each position depends on the length of the texts.
+      if found.shape != of_shape.shape and name != 'head.positions':
+        raise ValueError(f'{name} has shape {found.shape}, and by this file {of_shape.shape}')
+    return Tuner(model, head, prompt), params, trainable, float(content['accuracy'])

@@ -11,7 +11,9 @@ import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax._support.blocks import even_size, in_blocks
-from hmm_jax.models.model import joined, MaskedLM, Positions
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.models.model import ExactModel, joined, MaskedLM, Positions
 
 # Most tokens that the device reads at a time.
 _TOKENS = 2**14
@@ -52,6 +54,44 @@ def activations(
   {'beliefs': (2, 3, 3)}
   """
   return _by_text(model, params, tokens, prompt, layers)
+
+
+@arguments.converted
+def save_activations(
+  file: Any,
+  model: MaskedLM,
+  params: Any,
+  tokens: Array | np.ndarray,
+  distribution: HMM | MemoryHMM,
+  layers: Sequence[str] | None = None,
+) -> None:
+  """Write the activations of a model, and the exact beliefs beside them, to one .npz that numpy alone reads.
+
+  Its arrays are 'tokens' [..., T], the `activations` by name, each [..., T, D], and 'beliefs' [..., T, H]: P[H_i |
+  X_{-i}] of the exact model, with the states of the memory's values if there is one.
+
+  Args:
+    file: a path, to which numpy adds '.npz' if it lacks it, or an open binary file.
+    model: any `MaskedLM`.
+    params: its parameters.
+    tokens: [MASK] is V.
+    distribution: of the beliefs.
+    layers: names as in `activations`.
+
+  Raises:
+    ValueError: as `activations` does, or the vocabularies differ; nothing is written then.
+    OSError: the file cannot be written.
+
+  >>> import io, jax, hmm_jax as hj
+  >>> hmm, file = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), io.BytesIO()
+  >>> save_activations(file, hj.ExactModel(num_tokens=4), hmm, np.array([4, 1, 2]), hmm)
+  >>> arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
+  >>> {name: values.shape for name, values in arrays.items()}
+  {'tokens': (3,), 'beliefs': (3, 3)}
+  """
+  exact = _by_text(ExactModel(model.num_tokens), distribution, tokens, None, None)
+  arrays: dict[str, Any] = {'tokens': tokens, **_by_text(model, params, tokens, None, layers), **exact}
+  np.savez(file, **arrays)
 
 
 @arguments.converted

@@ -70,6 +70,8 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
 
 
 def _new_axes() -> Any:
-  import matplotlib.pyplot as plt
-
+  try:
+    import matplotlib.pyplot as plt
+  except ModuleNotFoundError:
+    raise ModuleNotFoundError('hj.plots needs matplotlib, which the extra `plots` of hmm-jax installs')
   return plt.subplots()[1]

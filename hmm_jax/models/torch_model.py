@@ -62,10 +62,19 @@ def from_torch(
     raise ValueError(f'module does not embed [MASK], id {num_tokens} ({reason}); valid is one that does, or `embed`')
   if embeddings.dtype not in (torch.float32, torch.float64):
     raise ValueError(f'module computes in {embeddings.dtype}; valid is float32: module.float()')
-  for name, output, width in (('embed', embeddings, None), ('predict', probs(embeddings), num_tokens)):
-    if output.ndim != 3 or output.shape[:2] != (1, 1) or width not in (None, output.shape[-1]):
-      raise ValueError(f'{name} returns shape {tuple(output.shape)} for one token; valid is (1, 1, {width or "E"})')
-  return TorchModel(num_tokens, embeddings.shape[-1], words, probs)
+  for name, output, width in (('embed', embeddings, embeddings.shape[-1]), ('predict', probs(embeddings), num_tokens)):
+    if output.shape != (1, 1, width):
+      raise ValueError(f'{name} returns shape {tuple(output.shape)} for one token; valid is (1, 1, {width})')
+
+  def pull_back(embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    leaf = torch.tensor(embeddings, requires_grad=True)
+    (slope,) = torch.autograd.grad(probs(leaf), leaf, torch.tensor(slopes))
+    return slope.numpy(force=True)
+
+  on_numpy = lambda function, dtype: lambda x: function(torch.tensor(x, dtype=dtype)).numpy(force=True)
+  return TorchModel(
+    num_tokens, embeddings.shape[-1], on_numpy(words, torch.int64), on_numpy(probs, torch.float32), pull_back
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,44 +84,26 @@ class TorchModel(MaskedLM):
   Attributes:
     num_tokens: V.
     width: E.
-    words: torch's embeddings of ids.
-    probs: torch's probabilities of embeddings.
+    words: torch's embeddings [B, T, E] of ids [B, T], as numpy arrays, as all that follow.
+    probs: torch's probabilities [B, T, V] of embeddings.
+    pull_back: the slopes [B, T, E] of embeddings, from these and the slopes of their probabilities.
   """
 
   num_tokens: int
   width: int
-  words: Callable[[Any], Any]
-  probs: Callable[[Any], Any]
+  words: Callable[[np.ndarray], np.ndarray]
+  probs: Callable[[np.ndarray], np.ndarray]
+  pull_back: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
   name = 'torch'
 
   def embed(self, params: Any, tokens: Array) -> Array:
     del params
-    return _call(self._embed, 1, (*tokens.shape, self.width), tokens)
+    return _call(self.words, 1, (*tokens.shape, self.width), tokens)
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     del params
     return at_positions(_probs(self, embeddings), positions)
-
-  def _embed(self, tokens: np.ndarray) -> np.ndarray:
-    import torch
-
-    with torch.no_grad():
-      return self.words(torch.tensor(tokens, dtype=torch.int64)).numpy(force=True)
-
-  def _predict(self, embeddings: np.ndarray) -> np.ndarray:
-    import torch
-
-    with torch.no_grad():
-      return self.probs(torch.tensor(embeddings)).numpy(force=True)
-
-  def _pull_back(self, embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """The slopes [B, T, E] of the embeddings, from those [B, T, V] of the probabilities."""
-    import torch
-
-    leaf = torch.tensor(embeddings, requires_grad=True)
-    (slope,) = torch.autograd.grad(self.probs(leaf), leaf, torch.tensor(slopes))
-    return slope.numpy(force=True)
 
 
 def _call(function: Callable[..., np.ndarray], axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:
@@ -129,7 +120,7 @@ def _call(function: Callable[..., np.ndarray], axes: int, shape: tuple[int, ...]
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _probs(model: TorchModel, embeddings: Array) -> Array:
-  return _call(model._predict, 2, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
+  return _call(model.probs, 2, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
 
 
 def _forward(model: TorchModel, embeddings: Array) -> tuple[Array, Array]:
@@ -137,7 +128,7 @@ def _forward(model: TorchModel, embeddings: Array) -> tuple[Array, Array]:
 
 
 def _backward(model: TorchModel, embeddings: Array, slopes: Array) -> tuple[Array]:
-  return (_call(model._pull_back, 2, embeddings.shape, embeddings.astype(jnp.float32), slopes),)
+  return (_call(model.pull_back, 2, embeddings.shape, embeddings.astype(jnp.float32), slopes),)
 
 
 _probs.defvjp(_forward, _backward)

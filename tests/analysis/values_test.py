@@ -8,80 +8,72 @@ import scipy.stats
 from experiments.analysis import figures, report, statistics
 
 LENGTHS = (20, 1, 5)
+# What a prompt gains from each further vector, in points, by task.
+GAINS = 0.2, 0.25, 0.3
 
 
-def _records(sizes=(4, 10, 30), **fields):
-  """Those of `prompt_records` on one HMM at each value of one field or two, of which a prompt gains from one."""
-  rows = [{}]
-  for name, values in fields.items():
-    rows = [{**row, name.replace('__', '.'): value} for row in rows for value in values]
-  gain = lambda row, one: row.get('prompt.length', 0) * (0.002 + 0.0005 * one['task']) * (one['method'] == 'prompt')
-  found = [
-    {**one, **row, 'accuracy': one['accuracy'] - 0.2 + 0.01 * row.get('seed', 0) + gain(row, one)}
-    for row in rows
-    for one in prompt_records()
-  ]
-  return frame([row for row in found if row['num_states'] in sizes])
+def _records(sizes=(10,), **fields):
+  """Those of `prompt_records` on one HMM of each size at each value of the fields, named with __ for a dot."""
+  rows = frame(prompt_records()).query('num_states in @sizes')
+  for name, values in reversed(fields.items()):
+    name = name.replace('__', '.')
+    rows = frame({name: values}).merge(rows.drop(columns=name, errors='ignore'), how='cross')
+  gains = rows['task'].map(dict(enumerate(GAINS))) * rows.get('prompt.length', 0) * (rows['method'] == 'prompt')
+  return rows.assign(accuracy=rows['accuracy'] - 0.2 + gains / 100)
 
 
-def _between(records):
-  return report.between_values(statistics.by_place(statistics.with_unit(records)))
+def _tables(records):
+  return {name: table.frame for name, table in report.tables(records, False).items()}
 
 
-def test_tables_have_a_row_for_each_value_and_size():
-  """In the order of the records; p-values are corrected over both."""
-  records = _records((4, 10), prompt__length=LENGTHS)
-  accuracy, differences, values = (
-    report.tables(records, False)[name].frame for name in ('accuracy', 'differences', 'values')
-  )
+def test_values_have_rows_and_paired_differences_from_the_first():
+  """In the order of the records, for each size; Holm's correction is over values and sizes. The head has none."""
+  tables = _tables(_records((4, 10), prompt__length=LENGTHS))
   places = [(str(length), size) for length in LENGTHS for size in ('4', '10')]
-  assert [*zip(accuracy['prompt.length'], accuracy['|H|'])] == [*zip(differences['prompt.length'], differences['|H|'])]
-  assert [*zip(accuracy['prompt.length'], accuracy['|H|'])] == places
-  assert set(differences['comparisons']) == {'6'} and set(values['comparisons']) == {'4'}
-  p_values = [one.p_value for one in next(iter(_between(records).values())).values()]
-  assert [*map(float, values['p, Holm'][:4])] == pytest.approx(statistics.holm(p_values), rel=0.1)
+  rows_of = lambda name: [*zip(tables[name]['prompt.length'], tables[name]['|H|'])]
+  assert rows_of('accuracy') == rows_of('differences') == places and rows_of('values') == 2 * places[2:]
+  values = tables['values']
+  assert [*filter(None, values['between values'])] == [
+    f'prompt, {model}, minus prompt.length = 20' for model in ('BERT', 'exact G')
+  ]
+  gains = [[gain * (int(length) - 20) for gain in GAINS] for length, _ in places[2:]]
+  assert [*values['difference']] == 2 * [str(statistics.mean_interval(some)) for some in gains]
+  p_values = statistics.holm([scipy.stats.ttest_1samp(some, 0).pvalue for some in gains])
+  assert [*values['p, Holm']] == 2 * [f'{p:.2g}' for p in p_values] and {*values['comparisons']} == {'4'}
 
 
-def test_values_are_compared_paired_with_the_first():
-  """What a field does not decide is not compared, nor are seeds, which share no HMM."""
-  found = _between(_records(prompt__length=LENGTHS))
-  assert set(found) == {f'prompt, {model}, minus prompt.length = 20' for model in ('BERT', 'exact G')}
-  for differences in found.values():
-    assert len(differences) == 2 * 3
-    for place, one in differences.items():
-      gains = [(dict(place.values)['prompt.length'] - 20) * (0.2 + 0.05 * task) for task in range(3)]
-      assert one.values == pytest.approx(gains) and one.p_value == pytest.approx(
-        scipy.stats.ttest_1samp(gains, 0).pvalue
-      )
-  seeds = _records(seed=(0, 1))
-  assert _between(seeds) == {} and len(statistics.by_place(seeds)) == 2 * 3
-  assert statistics.varied(_records(prompt__length=(5,))) == []
+def test_seeds_are_not_compared():
+  """They share no HMM; and a single value has no column."""
+  records = _records(seed=(0, 1), prompt__length=(5,))
+  tables = _tables(records.assign(accuracy=records['accuracy'] + 0.01 * records['seed']))
+  assert 'values' not in tables and [*tables['accuracy']['seed']] == ['0', '1']
+  assert 'prompt.length' not in tables['accuracy']
 
 
 def _drawn(records):
-  figure = figures.against_fields(records, figure_settings())
-  return {axes.get_title(): axes for axes in figure.axes}
+  return {axes.get_title(): axes for axes in figures.against_fields(records, figure_settings()).axes}
 
 
 def test_the_figure_has_the_field_on_its_axis():
   """A logarithmic one from a factor of 20 on; a name has a place of its own."""
-  (axes,) = _drawn(_records((10,), prompt__length=LENGTHS)).values()
+  (axes,) = _drawn(_records(prompt__length=LENGTHS)).values()
   line = lines_by_label(axes)['prompt, pretrained BERT']
-  assert list(line.get_xdata()) == [1, 5, 20] and axes.get_xscale() == 'log' and axes.get_xlabel() == 'prompt.length'
-  assert line.get_ydata() == pytest.approx([67 + 0.25 * length for length in (1, 5, 20)])
-  (axes,) = _drawn(_records((10,), prompt__length=(1, 19))).values()
+  assert [*line.get_xdata()] == [1, 5, 20] and line.get_ydata() == pytest.approx([67.25, 68.25, 72])
+  assert (axes.get_xscale(), axes.get_xlabel()) == ('log', 'prompt.length')
+  (axes,) = _drawn(_records(prompt__length=(1, 19))).values()
   assert axes.get_xscale() == 'linear'
-  (axes,) = _drawn(_records((10,), pretrain__optimizer=('muon', 'adamw'))).values()
+  (axes,) = _drawn(_records(pretrain__optimizer=('muon', 'adamw'))).values()
   assert [tick.get_text() for tick in axes.get_xticklabels()] == ['muon', 'adamw']
 
 
 def test_a_second_field_has_panels_and_so_have_the_fewer_of_sizes_and_methods():
-  fields = dict(pretrain__optimizer=('adamw', 'muon'), prompt__length=LENGTHS)
-  assert list(_drawn(_records((10,), **fields))) == ['pretrain.optimizer = adamw', 'pretrain.optimizer = muon']
-  assert list(_drawn(_records(prompt__length=LENGTHS))) == ['|H|=4', '|H|=10', '|H|=30']
-  records = _records(**fields)
-  drawn = _drawn(records[(records['model'] == 'bert')])
-  names = 'head, pretrained BERT', 'prompt, pretrained BERT'
-  assert list(drawn) == [f'pretrain.optimizer = {name}, {line}' for name in ('adamw', 'muon') for line in names]
-  for axes in drawn.values():
-    assert {'|H|=4', '|H|=10', '|H|=30'} < set(lines_by_label(axes))
+  """Sizes that come with a process have none."""
+  fields, sizes = dict(pretrain__optimizer=('adamw', 'muon'), prompt__length=LENGTHS), ['|H|=4', '|H|=10', '|H|=30']
+  optimizers = ['pretrain.optimizer = adamw', 'pretrain.optimizer = muon']
+  assert [*_drawn(_records(**fields))] == optimizers
+  assert [*_drawn(_records((4, 10, 30), prompt__length=LENGTHS))] == sizes
+  drawn = _drawn(_records((4, 10, 30), **fields).query("model == 'bert'"))
+  assert [*drawn] == [f'{name}, {method} on bert' for name in optimizers for method in ('head', 'prompt')]
+  assert all({*sizes} <= {*lines_by_label(axes)} for axes in drawn.values())
+  given = _records((4, 10), distribution=('mess3', 'ginc')).query("(num_states == 4) == (distribution == 'ginc')")
+  assert len(_drawn(given)) == 1

@@ -10,7 +10,7 @@ from . import bench as bench_lib
 from .bench import check, expect, Scenario
 from .processes import PHASES
 
-_STEP = 'pretrained/*/checkpoints/40'
+_CHECKPOINTS = 'pretrained/*/checkpoints'
 _MOST_SECONDS_TO_STOP = 60.0
 
 
@@ -25,13 +25,19 @@ def killed_at(phase):
 
 
 def damaged(pattern):
-  """Flip a bit of every file of a pattern in a copy of the reference; if it is of a model, as it was before tuning."""
+  """Flip a bit of every file of a pattern in a copy of the reference.
+
+  If it is of a model, as it was before tuning; if it is of checkpoints, as it was before the model.
+  """
 
   def disturb(bench, workdir):
     shutil.copytree(bench.reference, workdir)
     if pattern.startswith('pretrained'):
       shutil.rmtree(workdir / 'trials')
       (workdir / 'results.jsonl').unlink()
+    if pattern.startswith(_CHECKPOINTS):
+      for model in workdir.glob('pretrained/*/model'):
+        shutil.rmtree(model)
     for path in workdir.glob(pattern):
       flip(path)
     return ''
@@ -85,8 +91,9 @@ SCENARIOS += [
   Scenario('damage', 'results.jsonl', damaged('results.jsonl')),
   Scenario('damage', 'timing.jsonl', damaged('trials/*/timing.jsonl')),
   Scenario('damage', 'metrics.jsonl', damaged('pretrained/*/metrics.jsonl')),
-  Scenario('damage', 'the newest step', damaged(f'{_STEP}/state/d/*'), 'checkpoints/40', 2),
-  Scenario('damage', 'every step', damaged('pretrained/*/checkpoints/*/state/d/*'), 'no intact checkpoint', 4),
+  Scenario('damage', 'the model', damaged('pretrained/*/model/*.safetensors'), 'model.safetensors failed', 2),
+  Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/40/state/d/*'), 'checkpoints/40', 2),
+  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'no intact checkpoint', 4),
 ]
 SCENARIOS += [
   Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)

@@ -41,6 +41,18 @@ def test_layers_are_named_and_the_last_is_the_representation(streams):
   np.testing.assert_allclose(alone, streams['layer_1'][1], atol=1e-5)
 
 
+def test_activations_and_exact_beliefs_are_written_for_numpy(streams, tmp_path):
+  """Of another vocabulary nothing is written."""
+  hj.save_activations(tmp_path / 'some.npz', MODEL, PARAMS, TOKENS, HMM)
+  written = np.load(tmp_path / 'some.npz', allow_pickle=False)
+  assert list(written) == ['tokens', *streams, 'beliefs']
+  jax.tree.map(np.testing.assert_array_equal, {name: written[name] for name in streams}, streams)
+  np.testing.assert_array_equal(written['beliefs'], hj.activations(EXACT, HMM, TOKENS)['beliefs'])
+  with pytest.raises(ValueError, match='num_tokens 4; valid is 5'):
+    hj.save_activations(tmp_path / 'other.npz', MODEL, PARAMS, TOKENS, float32_hmm(0, H, V + 1))
+  assert [path.name for path in tmp_path.iterdir()] == ['some.npz']
+
+
 def test_scanned_layers_have_the_same_activations(streams):
   first, last = PARAMS['layers_0'], PARAMS['layers_1']
   others = {name: leaf for name, leaf in PARAMS.items() if not name.startswith('layers')}

@@ -102,11 +102,11 @@ def edited(path, **fields):
     ({'hidden_size': '12'}, "hidden_size of config.json is '12'; valid is a positive integer"),
     ({'num_hidden_layers': True}, 'num_hidden_layers of config.json is True; valid is a positive integer'),
     ({'model_type': 'roberta'}, "model_type of config.json is 'roberta'; valid is 'bert'"),
-    ({'hidden_size': 24}, 'has shape .*; valid by config.json'),
+    ({'hidden_size': 24}, 'has shape .*; valid is the arrays'),
     ({'hidden_size': 13}, 'hidden_size of config.json is 13; valid are multiples of 3 heads'),
     ({'attention_probs_dropout_prob': 0.5}, 'attention_probs_dropout_prob of config.json is 0.5; valid is 0.1'),
-    ({'num_hidden_layers': 1}, 'the weights have bert.encoder.layer.1'),
-    ({'num_hidden_layers': 3}, 'the weights lack bert.encoder.layer.2'),
+    ({'num_hidden_layers': 1}, 'unknown are bert.encoder.layer.1'),
+    ({'num_hidden_layers': 3}, 'safetensors.* cannot be read .*bert.encoder.layer.2'),
     ({'hmm_jax': {'dtype': 'int8'}}, 'hmm_jax of config.json'),
     ({'hmm_jax': {'dtype': 'float32', 'attention': 'flash', 'scan_layers': False}}, 'hmm_jax of config.json'),
   ),
@@ -114,6 +114,13 @@ def edited(path, **fields):
 def test_another_architecture_is_refused_by_its_field(fields, sentence, folder):
   edited(folder / 'config.json', **fields)
   with pytest.raises(ValueError, match=sentence):
+    hj.load(folder)
+
+
+@pytest.mark.parametrize('added', (None, [{'id': True, 'content': '[MASK]'}], [{'id': 8, 'content': '[MASK]'}]))
+def test_a_tokenizer_without_a_mask_is_refused(added, folder):
+  edited(folder / 'tokenizer.json', added_tokens=added)
+  with pytest.raises(ValueError, match='in the tokenizer of .*; valid are 0 to 7'):
     hj.load(folder)
 
 
@@ -130,8 +137,8 @@ def test_a_truncated_file_is_refused_by_its_path(name, folder):
   (
     ({'head': 'Cubic'}, 'Cubic'),
     ({'fields': {'classes': 2}}, 'classes'),
-    ({'fields': {'num_classes': 9}}, r'head.weights .* has shape \(7, 2\); valid by head.json is \(7, 9\)'),
-    ({'prompt': {'length': 3, 'scale': 0.5, 'place': 0}}, r'prompt .* has shape \(2, 3\); valid .* is \(3, 3\)'),
+    ({'fields': {'num_classes': 9}}, r'head.json.*head.weights has shape \(7, 2\), .* \(7, 9\)'),
+    ({'prompt': {'length': 3, 'scale': 0.5, 'place': 0}}, r'prompt has shape \(2, 3\), .* \(3, 3\)'),
   ),
 )
 def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_path):
@@ -161,7 +168,7 @@ def test_a_folder_is_written_whole_or_not_at_all(folder):
   for params, model in ((PARAMS, hj.BertModel(BERT.clone(width=24))), ({'params': PARAMS}, MODEL), (integers, MODEL)):
     with pytest.raises(ValueError, match='^params '):
       hj.save(folder.parent / 'other', model, params)
-  with pytest.raises(FileNotFoundError, match='there is no folder'):
+  with pytest.raises(FileNotFoundError, match='gone'):
     hj.load(folder.parent / 'gone')
   assert sorted(folder.parent.iterdir()) == before
 
@@ -195,6 +202,8 @@ def test_transformers_opens_a_model_and_its_tokenizer(folder):
   texts = [' '.join('[MASK]' if token == 7 else str(token) for token in row) for row in TOKENS]
   encoded = tokenizer(texts, return_tensors='pt')
   assert encoded['input_ids'].tolist() == TOKENS.tolist()
+  # TransformerLens tries this word.
+  assert tokenizer.encode('a') == [7]
   probs = model(**encoded).logits[..., :7].softmax(-1).detach().numpy()
   np.testing.assert_allclose(probs, hj.token_probs(MODEL, PARAMS, TOKENS), atol=2e-6)
 

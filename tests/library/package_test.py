@@ -1,12 +1,16 @@
 """The names of the package, and what importing it imports."""
 
 import importlib.metadata
+import importlib.util
 import pkgutil
+import runpy
 import subprocess
 import sys
 
+from conftest import ROOT
 import pytest
 
+import experiments
 import hmm_jax as hj
 
 LIGHT = """
@@ -30,3 +34,20 @@ def test_every_public_name_can_be_imported():
 def test_importing_the_package_is_light():
   """Flax, Optax and the slow parts of SciPy come with what needs them."""
   subprocess.run([sys.executable, '-c', LIGHT], check=True)
+
+
+@pytest.mark.parametrize('version', [(3, 10, 4), (3, 15, 0)])
+def test_another_python_is_refused_in_a_sentence(version, monkeypatch):
+  monkeypatch.setattr(sys, 'version_info', version)
+  with pytest.raises(SystemExit, match=rf'3\.11 to 3\.14.*this is Python 3\.{version[1]}\.'):
+    runpy.run_path(str(ROOT / 'setup.py'))
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+  """That of pictures, and that of the suite, which `experiments` looks for when it is imported."""
+  monkeypatch.setitem(sys.modules, 'matplotlib.pyplot', None)
+  with pytest.raises(ModuleNotFoundError, match='extra `plots`'):
+    hj.plots.layers({})
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name != 'rich' or None)
+  with pytest.raises(ModuleNotFoundError, match=r'experiments needs rich: pip install .*\[suite\]'):
+    runpy.run_path(experiments.__file__)

@@ -1,15 +1,20 @@
 """A user's own process and corpus: what follows from them, what names them, and how their files are refused."""
 
 import contextlib
+import dataclasses
 import pathlib
+import shutil
 
-from conftest import DOCS, joint_hmm, path_probs, state_paths
+from bert_cases import random_params, SMALLEST
+from conftest import assert_same_bits, DOCS, joint_hmm, path_probs, state_paths
+import jax
 import numpy as np
 import pytest
+from run_cases import QUIET
 from settings_cases import config_of, settings_of
 
 from experiments.own import data
-from experiments.pipeline import checks, trial as trial_lib
+from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
@@ -17,6 +22,7 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from experiments.studies import registry
+import hmm_jax as hj
 from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import save_distribution
 from hmm_jax.distributions.hmm import HMM
@@ -177,3 +183,70 @@ def test_a_kept_file_is_found_by_its_kind(tmp_path):
   for path in words.values():
     pathlib.Path(path).unlink()
   assert _resolved(tmp_path, **words) == settings
+
+
+def _model_folder(path, num_tokens=3, process=None, **changes):
+  """The path of a folder with the smallest BERT, [MASK] last, and its settings as those of a config."""
+  bert = SMALLEST.clone(num_tokens=num_tokens, max_positions=24, **changes)
+  hj.save(path, hj.BertModel(bert), random_params(bert), process)
+  return str(path)
+
+
+def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
+  """Its sizes and its process are taken; its arrays decide the id, and its copy is read once the folder is gone."""
+  folder = _model_folder(tmp_path / 'mine', process=processes.mess3(), scan_layers=False)
+  settings = _resolved(tmp_path, pretrained_from=folder)
+  assert settings.bert_module() == SMALLEST.clone(num_tokens=3, max_positions=24)
+  assert (settings.pretrained_from[:5], settings.num_states, settings.distribution[:13]) == (
+    'mine-',
+    (3,),
+    'distribution-',
+  )
+  trial = Trial(settings, Point(3), 0)
+  ids = [
+    Trial(dataclasses.replace(settings, pretrained_from=name), Point(3), 0).pretraining_id
+    for name in (settings.pretrained_from.replace('mine', 'yours'), 'mine-0123456789ab', '')
+  ]
+  assert trial.pretraining_id == ids[0] and len({*ids}) == 3
+  words = settings, None, (), jax.random.key(0), tmp_path / trial.pretraining_id, QUIET
+  shutil.rmtree(folder)
+  params = pretraining.pretrained_params(*words)
+  data._models_read.clear()
+  for same in (random_params(SMALLEST.clone(num_tokens=3, max_positions=24)), pretraining.pretrained_params(*words)):
+    assert_same_bits(params, same)
+  assert _resolved(tmp_path, pretrained_from=folder, pretrained=str(tmp_path)) == dataclasses.replace(
+    settings, pretrained=str(tmp_path)
+  )
+  data._models_read.clear()
+  with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
+    pretraining.pretrained_params(*words[:4], tmp_path / 'other', QUIET)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'sentence'),
+  [
+    (dict(distribution='mess3'), '^pretrained_from is .*; valid is a model of 3 tokens, as mess3 has, and not of 4$'),
+    (dict(bert__max_positions=1), '^bert.max_positions is 1; valid is 24, set by '),
+    (dict(downstream__length=30), '^bert.max_positions is 24; valid is at least 34'),
+    (dict(models=('exact',)), "^pretrained_from is .*; valid is '' unless models has 'bert'"),
+    (dict(pretrained_from='nowhere'), '^pretrained_from is .nowhere.*; valid is a folder of'),
+  ],
+)
+def test_a_model_from_elsewhere_that_does_not_fit_is_refused(tmp_path, changes, sentence):
+  changes = dict(pretrained_from=_model_folder(tmp_path / 'mine', num_tokens=4)) | changes
+  config = config_of('smoke', **changes)
+  with pytest.raises(SettingsError, match=sentence):
+    data.resolve(config, tmp_path, [name.replace('__', '.') for name in changes])
+    registry.from_config(config)
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'scale', 'sentence'), [(np.float16, 1, None), (np.float32, np.nan, 'finite weights')]
+)
+def test_a_model_from_elsewhere_is_tuned_in_float32_with_finite_weights(tmp_path, dtype, scale, sentence):
+  bert = SMALLEST.clone(num_tokens=3, max_positions=24)
+  params = jax.tree.map(lambda leaf: np.asarray(scale * leaf, dtype), random_params(bert))
+  hj.save(tmp_path / 'mine', hj.BertModel(bert), params, processes.mess3())
+  with pytest.raises(SettingsError, match=sentence) if sentence else contextlib.nullcontext():
+    _, read, _ = data.model(_resolved(tmp_path, pretrained_from=str(tmp_path / 'mine')).pretrained_from)
+    assert {leaf.dtype for leaf in jax.tree.leaves(read)} == {np.dtype('float32')}

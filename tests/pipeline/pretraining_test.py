@@ -11,8 +11,8 @@ from run_cases import QUIET, run_trial
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import checkpoints
-from experiments.records.files import read_json_lines
+from experiments.records import files, models
+from experiments.records.files import read_arrays, read_json_lines
 from experiments.records.trials import TEXTS, TrialFolder
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
@@ -58,20 +58,24 @@ def test_a_machine_must_fit_the_settings(field, processes, changes, monkeypatch)
       pretraining.check_machine(settings)
 
 
-def test_checkpoints_to_come_need_room(tmp_path, monkeypatch):
-  """Each unfinished model needs one more than is kept, since several runs may write at the same time.
+def test_models_to_come_need_room(tmp_path, monkeypatch):
+  """Each unfinished model needs its parameters, and one of them a checkpoint more than is kept; each, if all stay.
 
   The disk of the shared models counts.
   """
   settings = settings_of('smoke', pretrained=str(tmp_path / 'models'))
-  folders = [TrialFolder(Trial(settings, Point(4), number), tmp_path / 'work') for number in range(2)]
-  (folders[0].pretrained_directory / checkpoints.NAME / '20').mkdir(parents=True)
-  free = {tmp_path / 'models': 5 * pretraining.state_bytes(settings)}
-  monkeypatch.setattr(pretraining.storage, 'free_bytes', free.__getitem__)
-  with pytest.raises(SettingsError, match='free bytes in .*models is [0-9]+; valid is at least'):
-    pretraining.check_disk(folders)
-  free[tmp_path / 'models'] += 2**22
-  pretraining.check_disk(folders)
+  folders = [TrialFolder(Trial(settings, Point(4), number), tmp_path / 'work') for number in range(3)]
+  files.write_checksums(folders[0].pretrained_directory / models.NAME, '')
+  state, params = pretraining._state_bytes(settings)
+  for keep, needed in (False, 3 * state + 2 * params), (True, 6 * state + 2 * params):
+    kept = dataclasses.replace(settings, keep_checkpoints=keep)
+    asked = [folder._replace(trial=folder.trial._replace(settings=kept)) for folder in folders]
+    free = {tmp_path / 'models': needed + 2**20 - 1}
+    monkeypatch.setattr(pretraining.storage, 'free_bytes', free.__getitem__)
+    with pytest.raises(SettingsError, match='free bytes in .*models is [0-9]+; valid is at least'):
+      pretraining.check_disk(asked)
+    free[tmp_path / 'models'] += 1
+    pretraining.check_disk(asked)
 
 
 @pytest.fixture(scope='module')
@@ -112,7 +116,7 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
 @pytest.mark.slow
 def test_texts_are_kept_beside_the_records(finished):
   """The first test texts, with what both models make of each token given the others; no id depends on it."""
-  kept, (hmm, downstream) = np.load(finished.directory / TEXTS), trial_lib.draw(finished.trial)
+  kept, (hmm, downstream) = read_arrays(finished.directory / TEXTS), trial_lib.draw(finished.trial)
   tokens = downstream.inputs[downstream.splits['test']][:2]
   np.testing.assert_array_equal(kept['tokens'], tokens)
   masked = tokens.copy()

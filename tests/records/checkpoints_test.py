@@ -73,8 +73,8 @@ DAMAGES = [
   ('state/**/d/*', flip, 'failed its checksum'),
   ('commit_success.txt', pathlib.Path.unlink, 'commit_success.txt is missing'),
   ('state/_METADATA', _lead_nowhere, 'cannot be read'),
-  (checkpoints.CHECKSUMS, lambda path: files.write_sealed(path, {'files': {}}), 'no valid of'),
-  (checkpoints.CHECKSUMS, flip, checkpoints.CHECKSUMS),
+  (files.CHECKSUMS, lambda path: files.write_sealed(path, {'files': {}}), 'no valid of'),
+  (files.CHECKSUMS, flip, files.CHECKSUMS),
 ]
 
 
@@ -93,7 +93,7 @@ def test_a_corrupt_step_is_named_and_renamed_and_the_one_before_used(directory, 
 
 def test_a_step_without_checksums_is_used_unless_it_cannot_be_restored(directory):
   """As after a kill between Orbax's commit, which leaves a whole step, and its checksums."""
-  (directory / '3' / checkpoints.CHECKSUMS).unlink()
+  (directory / '3' / files.CHECKSUMS).unlink()
   assert _restored(directory) == (3, [])
   shutil.rmtree(directory / '3' / 'state')
   value, (what, _) = _restored(directory)

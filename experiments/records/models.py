@@ -1,0 +1,84 @@
+"""Finished pretrained models: each a folder that `hmm_jax.load` opens, with the SHA-256 of its files."""
+
+import contextlib
+import pathlib
+import tempfile
+from typing import Any
+
+import jax
+
+from experiments.records import files
+from experiments.runtime import distributed, locks, storage
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require
+from hmm_jax.files import models
+from hmm_jax.models.bert import BertModel
+from hmm_jax.models.model import MaskedLM
+
+# The folder of the model, within that of its pretraining.
+NAME = 'model'
+
+
+def write(
+  directory: pathlib.Path, model: BertModel, params: Any, distribution: Any, card: str, reference: str = ''
+) -> None:
+  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count.
+
+  A model that was pretrained elsewhere has a `reference`, NAME-DIGEST.
+  """
+  if locks.may_write(directory / NAME):
+    with tempfile.TemporaryDirectory() as local:
+      models.save(local, model, params, distribution, card)
+      # An object store has no folders, so that nothing there appears whole but a file.
+      for name, path in files.tree(pathlib.Path(local)).items():
+        files.write_whole(directory / NAME / name, path.read_bytes())
+    files.write_checksums(directory / NAME, directory.name, reference=reference)
+
+
+def is_finished(directory: pathlib.Path) -> bool:
+  """True if a pretraining has left its model; no other file is opened."""
+  return (directory / NAME / files.CHECKSUMS).exists()
+
+
+def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | None:
+  """The one model among pretrained ones with the reference `word` or `word`-DIGEST: its reference and its folder."""
+  copies = {}
+  for directory in files.entries(pretrained):
+    with contextlib.suppress(FileNotFoundError, files.Corrupt):
+      reference = files.read_sealed(directory / NAME / files.CHECKSUMS, reference=str)['reference']
+      if word in (reference, reference.rpartition('-')[0]):
+        copies[reference] = directory / NAME
+  return copies.popitem() if len(copies) == 1 else None
+
+
+def read(folder: pathlib.Path) -> tuple[MaskedLM, Any, Any]:
+  """What `hmm_jax.load` reads from a folder, in an object store too."""
+  if not storage.is_object(folder):
+    return models.load(folder)
+  with tempfile.TemporaryDirectory() as local:
+    for path in files.entries(folder):
+      if path.is_file():
+        (pathlib.Path(local) / path.name).write_bytes(path.read_bytes())
+    return models.load(local)
+
+
+def load(directory: pathlib.Path, reporter: Reporter) -> tuple[MaskedLM, Any] | None:
+  """The model of a pretraining, its parameters on the first device of this host; None if there is none.
+
+  A corrupt one is reported and renamed. All processes call it together. Raises SettingsError, in all, if one of them
+  does not see what process 0 sees.
+  """
+  folder = directory / NAME
+
+  def is_intact() -> bool:
+    fault = files.fault(folder, directory.name) if is_finished(directory) else None
+    if fault:
+      reporter.say(f'model {folder}: {fault}; renamed to {files.rename_corrupt(folder)}')
+    return is_finished(directory)
+
+  if not distributed.broadcast_from_process_0(is_intact):
+    return None
+  valid = 'in a directory that all processes share, such as gs://BUCKET/DIRECTORY'
+  distributed.raise_everywhere(lambda: require(is_finished(directory), 'the model', str(folder), valid))
+  model, params, _ = read(folder)
+  return model, jax.device_put(params, jax.local_devices()[0])

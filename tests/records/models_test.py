@@ -1,0 +1,141 @@
+"""Finished models: what a kill, damage, an earlier version and an object store make of them."""
+
+import dataclasses
+import shutil
+
+from bert_cases import random_params
+from bucket_cases import bucket
+from conftest import assert_same_bits
+from hmm_cases import float32_hmm
+import jax
+import jax.numpy as jnp
+import pytest
+from run_cases import flip, pretraining_settings, QUIET
+
+from experiments.pipeline import distance, pretraining
+from experiments.records import checkpoints, files, models, status
+from experiments.records.trials import TrialFolder
+from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
+import hmm_jax as hj
+from hmm_jax.models.pretraining import TrainState
+
+SETTINGS = pretraining_settings(pretrain__checkpoint_every=4)
+PARAMS = random_params(SETTINGS.bert_module())
+WEIGHTS = 'model/model.safetensors'
+
+
+class Killed(BaseException):
+  """The process ends here."""
+
+
+@pytest.fixture
+def pretrain(tmp_path, monkeypatch):
+  """Pretrain in a folder: steps that add to the parameters; returns these and the number of calls of two steps."""
+  calls = []
+
+  def call(state):
+    calls.append(None)
+    return TrainState(state.step + 2, jax.tree.map(lambda leaf: leaf + 1, state.params), ()), jnp.ones(2)
+
+  fresh = lambda _: TrainState(jnp.int32(0), jax.tree.map(jnp.asarray, PARAMS), ())
+  monkeypatch.setattr(pretraining, 'program', lambda *_: (fresh, jax.random.key(0), lambda: call))
+  monkeypatch.setattr(distance, 'measure', lambda *_: {'kl_at_mask': 0.5})
+
+  def pretrain(name, keep=False):
+    settings = dataclasses.replace(SETTINGS, keep_checkpoints=keep)
+    calls.clear()
+    params = pretraining.pretrained_params(settings, None, (), jax.random.key(0), tmp_path / name, QUIET)
+    return params, len(calls)
+
+  return pretrain
+
+
+@pytest.fixture
+def whole(pretrain, tmp_path):
+  """The folder of a pretraining that nothing disturbed."""
+  pretrain('whole')
+  return tmp_path / 'whole'
+
+
+def check(folder, params, whole):
+  """The folder has the model of `whole` and no checkpoint, and these are its parameters."""
+  assert (folder / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+  assert not (folder / checkpoints.NAME).exists()
+  model, same, _ = hj.load(folder / models.NAME)
+  assert model == pretraining.tuned_model(SETTINGS.bert_module())
+  assert_same_bits(params, same)
+
+
+def test_a_finished_model_is_read_and_trains_no_step(pretrain, whole):
+  """A file and a folder that somebody has put there change nothing."""
+  (whole / 'model/prompt').mkdir()
+  (whole / 'model/prompt/notes').touch()
+  (whole / 'model/.DS_Store').touch()
+  params, calls = pretrain('whole')
+  check(whole, params, whole)
+  assert calls == 0 and {leaf.device for leaf in jax.tree.leaves(params)} == {jax.local_devices()[0]}
+  assert 'at the [MASK]: 0.5000 nats' in (whole / 'model/README.md').read_text()
+
+
+@pytest.mark.parametrize('moment', ['README.md', 'model.safetensors', files.CHECKSUMS, 'removal'])
+def test_a_killed_run_ends_with_the_same_model_file(pretrain, whole, monkeypatch, moment):
+  """As the model is begun, before its weights or its checksums are written, or as the checkpoints are removed."""
+  write_whole = files.write_whole
+
+  def write(path, content):
+    if path.name == moment and path.parent.name == models.NAME:
+      raise Killed
+    write_whole(path, content)
+
+  def remove(directory):
+    shutil.rmtree(directory / '8' / 'state')
+    raise Killed
+
+  with monkeypatch.context() as patch, pytest.raises(Killed):
+    patch.setattr(files, 'write_whole', write)
+    if moment == 'removal':
+      patch.setattr(checkpoints, 'remove', remove)
+    pretrain('killed')
+  folder = whole.with_name('killed')
+  assert (folder / checkpoints.NAME / '8').exists()
+  params, calls = pretrain('killed')
+  assert calls == 0
+  check(folder, params, whole)
+
+
+def test_checkpoints_stay_if_asked_and_those_of_before_become_a_model(pretrain, whole):
+  folder = whole.with_name('kept')
+  pretrain('kept', keep=True)
+  assert checkpoints.steps(folder / checkpoints.NAME) == [8, 4]
+  shutil.rmtree(folder / models.NAME)
+  params, calls = pretrain('kept')
+  assert calls == 0
+  check(folder, params, whole)
+
+
+def test_a_corrupt_model_is_renamed_and_made_again(pretrain, whole):
+  before = (whole / WEIGHTS).read_bytes()
+  flip(whole / WEIGHTS)
+  params, calls = pretrain('whole')
+  assert calls == 4 and (whole / 'model.corrupt/model.safetensors').exists()
+  check(whole, params, whole)
+  assert (whole / WEIGHTS).read_bytes() == before
+
+
+def test_the_status_of_a_trial_names_its_model(whole):
+  settings = dataclasses.replace(SETTINGS, pretrained=str(whole.parent))
+  folder = TrialFolder(Trial(settings, Point(4), 0), whole.parent)
+  assert '; model ' not in status.text([folder])
+  shutil.copytree(whole, folder.pretrained_directory)
+  assert f'; model {folder.pretrained_directory}/model\n' in status.text([folder])
+
+
+def test_a_model_in_a_bucket_comes_back_to_the_bit():
+  directory, model = bucket() / 'a1b2', pretraining.tuned_model(SETTINGS.bert_module())
+  models.write(directory, model, PARAMS, float32_hmm(1, 3, 10), '')
+  same, params = models.load(directory, QUIET)
+  assert same == model and 'distribution.json' in files.tree(directory / models.NAME)
+  assert_same_bits(params, PARAMS)
+  files.write_whole(directory / WEIGHTS, b'other')
+  assert models.load(directory, QUIET) is None
