@@ -61,7 +61,7 @@ def _main(argv: list[str]) -> None:
   flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
   workdir = pathlib.Path()
   if flags.workdir or config:
-    workdir = _workdirs(flags, f'runs/{config.experiment}-{config.scale}' if config else '')[0]
+    workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
 
   def read(config: Any) -> Any:
     if flags.mode != 'verify':
@@ -77,13 +77,6 @@ def _main(argv: list[str]) -> None:
     return write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
   require(flags.workdir or config, '--workdir', '', 'a folder of records')
   return _MODES[flags.mode](grid, workdir, flags)
-
-
-def _workdirs(flags: Flags, default: str) -> list[pathlib.Path]:
-  """The folder of --workdir; with --mode=report, those between its commas unless there is a folder of that name."""
-  where = flags.workdir or default
-  is_list = flags.mode == 'report' and not pathlib.Path(where).exists()
-  return [storage.located(name, '--workdir') for name in (where.split(',') if is_list else [where])]
 
 
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
@@ -113,12 +106,13 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   """Redraw tables, figures and reports from the records; several folders are put side by side in the first."""
-  workdirs, reporter = _workdirs(flags, str(workdir)), Reporter(rich.console.Console())
+  names, reporter = [] if workdir.exists() else flags.workdir.split(','), Reporter(rich.console.Console())
+  workdirs = [storage.located(name, '--workdir') for name in names if len(names) > 1] or [workdir]
   for each in workdirs:
     results.check_shown(each, grid[0].experiment)
   reports = [EXPERIMENTS[grid[0].experiment].show_any(grid[0], each, reporter) for each in workdirs]
   if len(reports) > 1:
-    write_page(workdirs[0] / 'side_by_side.html', reports, reporter)
+    write_page(reports, workdirs[0] / 'side_by_side.html', reporter)
 
 
 def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:

@@ -32,12 +32,11 @@ def settings(**changes):
 
 def arrays():
   """Two texts of three tokens over a vocabulary of two, of which the second is a near tie in task 1."""
-  probs = np.full((2, 2, 3), 0.25)
   return dict(
     tokens=np.array([[2, 0, 1], [2, 1, 1]]),
     states=np.array([[3, 0, 1], [1, 1, 0]]),
     state_probs=np.full((2, 3), 0.5),
-    of_token=probs,
+    of_token=np.full((2, 2, 3), [np.nan, 0.25, 0.75]),
     at_mask=np.full((2, 2, 2), 0.5),
     attention=np.full((2, 1, 3), 1 / 3),
     labels=np.array([[0, 1], [1, 1]]),

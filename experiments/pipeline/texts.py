@@ -21,27 +21,27 @@ def shown(
   """The arrays of the first test texts by name; n texts of T tokens, L layers, K tasks.
 
   `tokens` [n, T], [MASK] being V first; `states` and `state_probs` [n, T], the likeliest state given the text and its
-  probability; `of_token` [2, n, T], the probability of each token given all others, exact and by the model; `at_mask`
-  [2, n, V], of all tokens at the [MASK]; `attention` [n, L, T] from the [MASK], the mean over heads; `labels` and
-  `near_ties` [K, n]. Predictions use the programs that have measured the model.
+  probability; `of_token` [n, 2, T], the probability of each token given all others, exact and by the model, NaN at the
+  [MASK]; `at_mask` [n, 2, V], of all tokens there; `attention` [n, L, T] from the [MASK], the mean over heads; `labels`
+  and `near_ties` [n, K]. Predictions use the programs that have measured the model.
   """
-  count, size = settings.shown_texts, settings.measure.batch_size
-  tokens = downstream.inputs[downstream.splits['test']][:count]
-  rows = token_likelihoods(distribution, tokens, tokens != distribution.num_tokens)
-  posterior = np.asarray(forward_backward(distribution, rows).smoothed_probs)
+  test, size = downstream.splits['test'], settings.measure.batch_size
+  tokens = downstream.inputs[test][: settings.shown_texts]
+  is_seen = tokens != distribution.num_tokens
+  posterior = forward_backward(distribution, token_likelihoods(distribution, tokens, is_seen)).smoothed_probs
   ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
   predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)
-  probs = np.stack([ideal.token_probs, predicted]).reshape(2, *tokens.shape, -1)
-  standing = np.minimum(tokens, distribution.num_tokens - 1)[None, ..., None]
+  probs = np.stack([np.reshape(each, (*tokens.shape, -1)) for each in (ideal.token_probs, predicted)], axis=1)
+  of_token = np.take_along_axis(probs, np.where(is_seen, tokens, 0)[:, None, :, None], -1)[..., 0]
   tasks = downstream.tasks[: settings.tasks_per_trial]
-  of_tests = lambda arrays: np.stack(arrays)[:, downstream.splits['test']][:, :count]
+  of_texts = lambda arrays: np.stack(arrays, axis=-1)[test][: len(tokens)]
   return {
     'tokens': tokens,
     'states': posterior.argmax(-1),
     'state_probs': posterior.max(-1),
-    'of_token': np.take_along_axis(probs, standing, -1)[..., 0],
+    'of_token': np.where(is_seen[:, None], of_token, np.nan),
     'at_mask': probs[:, :, 0],
     'attention': attention_patterns(model, params, tokens)[..., 0, :].mean(-2),
-    'labels': of_tests([task.labels for task in tasks]),
-    'near_ties': of_tests([task.margins for task in tasks]) < NEAR_TIE,
+    'labels': of_texts([task.labels for task in tasks]),
+    'near_ties': of_texts([task.margins for task in tasks]) < NEAR_TIE,
   }

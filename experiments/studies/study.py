@@ -12,8 +12,9 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.page import content
-from experiments.analysis.page.html import page, Report
+from experiments.analysis.page import content, training
+from experiments.analysis.page.content import Report
+from experiments.analysis.page.pictures import picture
 from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
@@ -57,14 +58,16 @@ class Study(NamedTuple):
     tables = self.tables(records, settings)
     text = '\n'.join(map(as_text, tables.values()))
     # Make everything before showing it: records that do not fit are refused, and leave no table.
-    figures = self.figures(figures_lib.with_labels(records), settings)
+    labelled = figures_lib.with_labels(records)
+    figures = {**self.figures(labelled, settings), **training.figures(labelled, settings, workdir)}
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
     reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
-    report = content.report(workdir, settings, records, tables, figures)
-    write_page(workdir / 'report.html', [report], reporter)
+    pictures = [picture(name, figure, files.read_bytes(workdir / f'{name}.svg')) for name, figure in figures.items()]
+    report = content.report(workdir, settings.experiment, records, tables, pictures)
+    write_page([report], workdir / 'report.html', reporter)
     return report
 
   def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
@@ -78,9 +81,9 @@ class Study(NamedTuple):
       raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
 
 
-def write_page(path: pathlib.Path, reports: Sequence[Report], reporter: Reporter) -> None:
+def write_page(reports: Sequence[Report], path: pathlib.Path, reporter: Reporter) -> None:
   """Write the page of reports side by side, and print its path."""
-  files.write_whole(path, page(reports))
+  files.write_whole(path, content.page(reports))
   reporter.say(f'report: {path}')
 
 

@@ -1,101 +1,89 @@
-"""The content of a report: the sections of a folder of records, its tables and figures."""
+"""The content of a report: a folder of records in one page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import pathlib
-from typing import Any
+from typing import NamedTuple
 
-import matplotlib.figure
+import jinja2
 import pandas as pd
 
-from experiments.analysis import figures as figures_lib, statistics
-from experiments.analysis.page import origin, texts, training
-from experiments.analysis.page.html import Report, Section
-from experiments.analysis.page.pictures import picture
+from experiments.analysis import statistics
+from experiments.analysis.page import origin, texts
+from experiments.analysis.page.pictures import Picture
 from experiments.analysis.table import Table, table
-from experiments.records import files, results, trials
-from experiments.settings.grid import Point, Settings
+from experiments.settings import config as config_lib
+from experiments.settings.fields import printable
+from experiments.settings.grid import Point
 
 # More records are shown as means.
 MOST_RECORDS = 3000
-# Columns that number or name records, of which there are no means.
-_NAMES = ('schema_version', 'seed', 'trial', 'task', 'hmm', 'trial_id', 'pretraining_id', 'fit_id', 'environment')
+# Columns of which there are means, and those that number records, of which there are none.
+_MEANS_BY = (*Point._fields, 'part', 'model', 'method')
+_NUMBERS = ('schema_version', 'seed', 'trial', 'task')
 # Columns whose empty cells repeat the cell above.
 _REPEATED = ('contrast', 'contrast, on BERT', 'between values')
 
-Figures = Mapping[str, matplotlib.figure.Figure]
+
+class Report(NamedTuple):
+  """The report of a folder, in the order of its page; the first of the tables is open."""
+
+  question: str
+  claim: str
+  folder: str
+  tables: Sequence[Table]
+  pictures: Sequence[Picture]
+  texts: Mapping[str, Sequence[texts.Text]]
+  origin: Sequence[Table]
+  commands: Sequence[str]
 
 
 def report(
-  workdir: pathlib.Path, settings: Any, records: pd.DataFrame, tables: Mapping[str, Table], figures: Figures
+  workdir: pathlib.Path,
+  experiment: str,
+  records: pd.DataFrame,
+  tables: Mapping[str, Table],
+  pictures: Sequence[Picture],
 ) -> Report:
-  """The report of a folder whose figures have been drawn into it; `records` have their environments."""
-  question, *paragraphs = origin.shipped(settings.experiment)['__doc__'].split('\n\n')
-  first, *others = [_whole(shown) for shown in tables.values()] or [table('No table', [])]
-  is_grid, of_records = isinstance(settings, Settings), records_table(pd.DataFrame(results.load(workdir)))
-  sections = [
-    Section('What came out', tables=[first]),
-    Section(
-      'Figures',
-      pictures=[picture(name, figure, files.read_bytes(workdir / f'{name}.svg')) for name, figure in figures.items()],
-    ),
-    *([_training(workdir, settings, records)] if is_grid else []),
-    Section('Tables', folded=[*others, of_records]),
-    *([_texts(workdir, records)] if is_grid else []),
-    _origin(workdir, settings, records),
-  ]
-  claim = ''.join(paragraphs[:1]) if paragraphs and paragraphs[0].startswith('Claim') else ''
-  return Report(question, claim, str(workdir), sections)
-
-
-def _training(workdir: pathlib.Path, settings: Settings, records: pd.DataFrame) -> Section:
-  """The curves of pretraining of a grid of trials."""
-  folder = trials.pretrained_folder(settings, workdir)
-  curves = training.figure(records, folder, settings.figure)
-  if not curves:
-    return Section('Training', f'None of the pretrained models of these records has metrics in {folder}.')
-  return Section('Training', pictures=[picture('training', curves, figures_lib.as_bytes(curves, 'svg'))])
-
-
-def _texts(workdir: pathlib.Path, records: pd.DataFrame) -> Section:
-  """The texts that trials have kept."""
-  strips = texts.strips(records, workdir)
-  none = 'No texts are on file: a trial keeps them when its BERT is measured, if --config.shown_texts is above 0.'
-  return Section('Texts', texts.HOW_TO_READ if strips else none, strips=strips)
-
-
-def _origin(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> Section:
-  """The settings, environments and failures of a folder, and the commands that repeat it."""
-  configs, commands = results.configs(workdir), list[str]()
-  tables = [origin.environments(records), origin.failed(workdir)]
-  if configs:
-    tables = [origin.differences(settings.experiment, configs), *tables]
-    commands = origin.commands(settings.experiment, configs, str(workdir))
-  return Section('Settings and provenance', tables=[shown for shown in tables if len(shown.frame)], commands=commands)
+  """The report of a folder; `records` have their environments."""
+  question, *paragraphs = config_lib.shipped(experiment)['__doc__'].split('\n\n')
+  return Report(
+    question,
+    next((paragraph for paragraph in paragraphs if paragraph.startswith('Claim')), ''),
+    str(workdir),
+    [*map(_whole, tables.values()), records_table(records)],
+    pictures,
+    texts.of_records(records, workdir),
+    *origin.of_folder(workdir, experiment, records),
+  )
 
 
 def _whole(shown: Table) -> Table:
   """The table with each cell filled that repeats the one above, so that rows can be sorted."""
-  frame = shown.frame.copy()
-  for column in frame.columns.intersection(_REPEATED):
-    frame[column] = frame[column].replace('', None).ffill()
-  return shown._replace(frame=frame)
+  filled = {name: shown.frame[name].replace('', None).ffill() for name in _REPEATED if name in shown.frame}
+  return shown._replace(frame=shown.frame.assign(**filled))
 
 
 def records_table(records: pd.DataFrame) -> Table:
   """The columns of single values in which records differ; of more than MOST_RECORDS the means."""
-  is_single = ~records.map(lambda value: isinstance(value, (dict, list))).any()
-  frame, title = records.loc[:, is_single], f'{len(records)} records'
-  if len(records) > MOST_RECORDS:
-    numbers = [*Point._fields, *statistics.varied(records)]
-    names = [name for name in frame if frame[name].dtype.kind not in 'biuf' or name in numbers]
-    groups = frame.groupby([name for name in names if name not in _NAMES], sort=False, dropna=False)
-    means = groups.mean(numeric_only=True).drop(columns=[*_NAMES], errors='ignore')
-    frame, title = means.assign(records=groups.size()).reset_index()[:MOST_RECORDS], f'Means of {title}'
-  differs = (frame.nunique(dropna=False) > 1) | (len(frame) == 1)
-  return table(f'{title}, in the columns in which they differ', frame.loc[:, differs].map(_cell))
+  title = f'{len(records)} records'
+  shown = records.loc[:, ~records.map(lambda value: isinstance(value, (dict, list))).any()]
+  if len(shown) > MOST_RECORDS:
+    groups = shown.groupby([name for name in (*_MEANS_BY, *statistics.varied(shown)) if name in shown], sort=False)
+    means = groups.mean(numeric_only=True).drop(columns=[*_NUMBERS], errors='ignore')
+    shown, title = means.assign(records=groups.size()).reset_index(), f'Means of {title}'
+  differs = (shown.nunique(dropna=False) > 1) | (len(shown) == 1)
+  return table(f'{title}, in the columns in which they differ', shown.loc[:, differs])
 
 
-def _cell(value: Any) -> str:
-  if pd.isna(value):
-    return ''
-  return f'{value:.6g}' if isinstance(value, float) else str(value)
+def page(reports: Sequence[Report]) -> str:
+  """The page of reports side by side. Whatever their texts hold is text in it: jinja2 escapes it."""
+  environment = jinja2.Environment(
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    # Line breaks of a heading are those of a terminal.
+    finalize=lambda value: printable(value, '\n') if type(value) is str else value,
+  )
+  template = pathlib.Path(__file__).parent / 'page.html.j2'
+  return environment.from_string(template.read_text()).render(reports=reports)

@@ -1,90 +1,64 @@
-"""A figure inside the page: its SVG, in which each point of a line has its value and interval as a label."""
+"""A figure inside the page: its drawing, and its values at their places, where the pointer shows them."""
 
 import base64
 from collections.abc import Iterator
-import contextlib
-import re
+from typing import NamedTuple
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 import matplotlib.figure
+from matplotlib.ticker import FuncFormatter
 import numpy as np
 
-from experiments.analysis import figures
-from experiments.analysis.page.html import Picture
-from experiments.analysis.table import format_number, table
+from experiments.analysis.figures import as_bytes
+from experiments.analysis.table import Table, table
 
-# A larger SVG is shown as a PNG; more points are not labelled.
-_MOST_BYTES, _MOST_POINTS = 600_000, 3000
-_POINT = Markup('<circle class="value" tabindex="-1" role="img" cx="{:.1f}" cy="{:.1f}" r="6" aria-label="{}"/>')
+# A larger SVG is shown as a PNG; more values have no place.
+_MOST_BYTES, _MOST_VALUES = 600_000, 3000
 
-# The cells of a row by the headings of their columns.
-Row = dict[str, str]
+
+class Picture(NamedTuple):
+  """A figure: its width, its drawing as a data URL, its values, and their places in percent from left and top."""
+
+  inches: float
+  source: str
+  values: Table
+  places: list[np.ndarray]
 
 
 def picture(name: str, figure: matplotlib.figure.Figure, svg: bytes) -> Picture:
-  """The figure, last drawn as `svg`, and the table of the values of its lines."""
-  points = list(_points(figure))[:_MOST_POINTS]
-  if len(svg) > _MOST_BYTES:
-    data = base64.b64encode(figures.as_bytes(figure, 'png')).decode()
-    markup = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, name)
-  else:
-    circles = Markup().join(_POINT.format(*place, _label(axes, row)) for axes, place, row in points)
-    # Without the XML declaration, metadata with addresses, and comments with texts.
-    drawing = re.sub(r'<metadata>.*?</metadata>|<!--.*?-->', '', svg.decode().partition('<svg ')[2], flags=re.DOTALL)
-    opening = Markup('<svg role="group" aria-label="{}" ').format(name)
-    markup = opening + Markup(drawing.replace('</svg>', f'{circles}</svg>'))
-  rows = [row for _, _, row in points]
-  return Picture(figure.get_figwidth(), markup, table(f'Values of {name}', rows) if rows else None)
+  """The figure, which has been drawn as `svg`."""
+  kind, data = ('svg+xml', svg) if len(svg) <= _MOST_BYTES else ('png', as_bytes(figure, 'png'))
+  source = f'data:image/{kind};base64,{base64.b64encode(data).decode()}'
+  values = [value for axes in figure.axes for value in _values(axes)][:_MOST_VALUES]
+  rows, places = [row for row, _ in values], [place for _, place in values]
+  return Picture(figure.get_figwidth(), source, table(f'Values of {name}', rows), places)
 
 
-def _label(axes: Axes, row: Row) -> str:
-  interval = f' [{row["low"]}, {row["high"]}]' if row['low'] else ''
-  line = ', '.join(filter(None, [row['panel'], row['line']]))
-  return f'{line}; {_plain(axes.get_xlabel())} {row["at"]}: {row["value"]}{interval}'
+def _values(axes: Axes) -> Iterator[tuple[dict[str, str], np.ndarray]]:
+  """The row and the place of each point of the lines in the legend, and of those named after one, with a _ in front."""
+  names, to_figure = axes.get_legend_handles_labels()[1], axes.figure.transFigure.inverted()
+  for line in axes.lines:
+    name = str(line.get_label()).removeprefix('_')
+    values, intervals = np.asarray(line.get_xydata(), float), _intervals(axes, f'_{name}')
+    for (x, y), at in zip(values, to_figure.transform(line.get_transform().transform(values))):
+      if name in names and np.isfinite(at).all():
+        place, value = {axes.get_xlabel() or 'x': _shown(axes, x)}, {axes.get_ylabel() or 'y': f'{y:.4g}'}
+        row = {'panel': axes.get_title(), 'line': name, **place, **value, '95% interval': intervals.get(x, '')}
+        # As it was before `figures.with_labels`.
+        row = {heading.replace('\\$', '$'): cell.replace('\\$', '$') for heading, cell in row.items()}
+        yield row, 100 * (at * (1, -1) + (0, 1))
 
 
-def _points(figure: matplotlib.figure.Figure) -> Iterator[tuple[Axes, tuple[float, float], Row]]:
-  """The points of the named lines, and of those named after one: panel, place in the SVG, row of the table."""
-  for axes in figure.axes:
-    ticks = {tick: label.get_text() for tick, label in zip(axes.get_xticks(), axes.get_xticklabels())}
-    names = {line.get_label() for line in axes.lines}
-    for line in axes.lines:
-      own = str(line.get_label())
-      if own.startswith('_') and own[1:] not in names:
-        continue
-      intervals, values = _intervals(axes, own), np.asarray(line.get_xydata(), float)
-      with _dots_per_inch(figure, 72):
-        places = line.get_transform().transform(values)
-      for (x, y), (across, up) in zip(values, places):
-        if np.isfinite([across, up]).all():
-          # A tick that is a formula has a number too.
-          at = ticks.get(x, '$')
-          row = {'panel': axes.get_title(), 'line': own.removeprefix('_'), 'at': f'{x:.4g}' if '$' in at else at}
-          row['value'] = f'{y:.4g}'
-          row['low'], row['high'] = (format_number(end, '.4g') for end in intervals.get(x, (np.nan, np.nan)))
-          # The origin of an SVG is at its top.
-          place = across, 72 * figure.get_figheight() - up
-          yield axes, place, {heading: _plain(text) for heading, text in row.items()}
+def _shown(axes: Axes, x: float) -> str:
+  """A place on the x axis: its number, or the nearest of labels that were given."""
+  if not isinstance(axes.xaxis.get_major_formatter(), FuncFormatter):
+    return f'{x:.4g}'
+  return axes.get_xticklabels()[int(np.abs(axes.get_xticks() - x).argmin())].get_text()
 
 
-@contextlib.contextmanager
-def _dots_per_inch(figure: matplotlib.figure.Figure, dpi: float) -> Iterator[None]:
-  """The figure with other dots; an SVG has 72 an inch."""
-  before = figure.get_dpi()
-  figure.set_dpi(dpi)
-  yield
-  figure.set_dpi(before)
-
-
-def _intervals(axes: Axes, line: str) -> dict[float, tuple[float, float]]:
-  """The ends of the error bars that are named after a line, by place."""
-  bars = [bar for bar in axes.containers if isinstance(bar, ErrorbarContainer) and bar.get_label() == f'_{line}']
+def _intervals(axes: Axes, name: str) -> dict[float, str]:
+  """The error bars of this name, by place."""
+  bars = [bar for bar in axes.containers if isinstance(bar, ErrorbarContainer) and bar.get_label() == name]
   segments = [segment for bar in bars for segment in bar.lines[2][0].get_segments()]
-  return {low[0]: (low[1], high[1]) for low, high in segments}
-
-
-def _plain(text: str) -> str:
-  """A text as it was before `figures.with_labels`."""
-  return text.replace('\\$', '$')
+  return {low[0]: f'[{low[1]:.4g}, {high[1]:.4g}]' for low, high in segments}

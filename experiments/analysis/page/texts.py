@@ -1,70 +1,60 @@
 """Texts of a trial as strips: tokens, the exact posterior, both predictions, attention."""
 
 from collections.abc import Iterator
+import contextlib
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.analysis.page.html import Strip
 from experiments.records import files
 from experiments.records.trials import TEXTS
+from experiments.settings import lists
 
-# Texts are shown of one trial of each distribution, at most so many; tokens and tasks at most so many.
-_MOST_TRIALS, _MOST_TOKENS, _MOST_TASKS = 10, 10, 20
-
-HOW_TO_READ = (
-  'Test texts of the first trial of each distribution, all numbers in percent. The state is the likeliest given the '
-  'whole text, with its exact posterior. Exact G and BERT give the probability of each token given all others, and '
-  'below that of each token at the [MASK]. Attention is from the [MASK], by layer, the mean over heads.'
-)
-
-Cells = list[tuple[str, float | None]]
+# At most so many tasks of a text, and tokens at its [MASK], are shown.
+_MOST_TASKS, _MOST_TOKENS = 20, 10
 
 
-def strips(records: pd.DataFrame, workdir: pathlib.Path) -> list[Strip]:
-  """The strips of the first trial with texts on file of each distribution; damaged files are left out."""
+class Text(NamedTuple):
+  """A text with the labels that are near ties; rows of `strips` hold words, or shares, which are NaN where hidden."""
+
+  title: str
+  near_ties: str
+  strips: list[pd.DataFrame]
+
+
+def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, list[Text]]:
+  """The texts of the first trial of each distribution that has some on file; damaged files are left out."""
   if 'trial_id' not in records:
-    return []
+    return {}
   # An id in a record, which may come from anybody, must not choose a path.
-  by_id, shown = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}, list[Strip]()
-  for place, rows in list(statistics.by_place(records).items())[:_MOST_TRIALS]:
-    for path in (by_id[name] for name in rows['trial_id'].unique() if name in by_id and by_id[name].is_file()):
-      try:
-        shown += _of_trial(str(place.point), files.read_arrays(path))
+  paths, shown = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}, dict[str, list[Text]]()
+  for place, rows in statistics.by_place(records).items():
+    for name in rows['trial_id'].unique():
+      # numpy raises unrelated exceptions for a damaged archive.
+      with contextlib.suppress(Exception):
+        shown[f'{place.point} {lists.text(dict(place.values))}'] = [*_texts(files.read_arrays(paths[name]))]
         break
-      except Exception:
-        # numpy raises unrelated exceptions for a damaged archive.
-        continue
   return shown
 
 
-def _of_trial(name: str, arrays: dict[str, np.ndarray]) -> Iterator[Strip]:
-  """Two strips of each text: under its tokens, and at its [MASK]."""
-  names = 'tokens', 'states', 'state_probs', 'of_token', 'at_mask', 'attention', 'labels', 'near_ties'
-  tokens, states, state_probs, of_token, at_mask, attention, labels, near_ties = (arrays[name] for name in names)
-  for text, masked in enumerate(tokens == at_mask.shape[-1]):
-    near = ', '.join(f'near tie in task {task}' for task in np.flatnonzero(near_ties[:_MOST_TASKS, text]))
-    title = f'{name}, text {text}; label by task: {" ".join(map(str, labels[:_MOST_TASKS, text]))}'
-    rows: list[tuple[str, Cells]] = [
-      ('token', [('MASK' if hidden else str(token), None) for token, hidden in zip(tokens[text], masked)]),
-      ('state', [(str(state), None) for state in states[text]]),
-      ('posterior', _shares(state_probs[text])),
-      ('exact G', _shares(of_token[0, text], masked)),
-      ('BERT', _shares(of_token[1, text], masked)),
-    ]
-    weights = enumerate(attention[text], start=1)
-    rows += [(f'attention {layer}', _shares(row)) for layer, row in weights]
-    yield Strip(title, near, rows)
-    likeliest = np.sort(np.argsort(-at_mask[0, text])[:_MOST_TOKENS])
-    of_models = zip(('exact G', 'BERT'), at_mask[:, text, likeliest])
-    rows = [('at the [MASK]', [(str(token), None) for token in likeliest])]
-    rows += [(model, _shares(probs)) for model, probs in of_models]
-    yield Strip('', '', rows)
+def _texts(arrays: dict[str, np.ndarray]) -> Iterator[Text]:
+  """The texts in a file of `pipeline.texts.shown`."""
+  for number, values in enumerate(zip(*arrays.values())):
+    text, num_tokens = dict(zip(arrays, values)), arrays['at_mask'].shape[-1]
+    words = ['MASK' if token == num_tokens else str(token) for token in text['tokens']]
+    under = {'token': words, 'state': map(str, text['states']), 'posterior': text['state_probs']}
+    under |= dict(zip(('exact G', 'BERT'), text['of_token']))
+    under |= {f'attention {layer}': weights for layer, weights in enumerate(text['attention'], start=1)}
+    likeliest = np.sort(np.argsort(-text['at_mask'][0])[:_MOST_TOKENS])
+    at_mask = dict(zip(('exact G', 'BERT'), text['at_mask'][:, likeliest]))
+    near_ties = ', '.join(f'near tie in task {task}' for task in np.flatnonzero(text['near_ties'][:_MOST_TASKS]))
+    labels = ' '.join(map(str, text['labels'][:_MOST_TASKS]))
+    strips = [_strip(under), _strip({'at the [MASK]': map(str, likeliest), **at_mask})]
+    yield Text(f'Text {number}; label by task: {labels}', near_ties, strips)
 
 
-def _shares(probs: np.ndarray, hidden: np.ndarray | None = None) -> Cells:
-  """Probabilities in percent, shaded; empty where hidden."""
-  cells: Cells = [(f'{100 * prob:.0f}', round(float(prob), 2)) for prob in probs]
-  return cells if hidden is None else [('', None) if mask else cell for cell, mask in zip(cells, hidden)]
+def _strip(rows: dict) -> pd.DataFrame:
+  return pd.DataFrame({name: [*cells] for name, cells in rows.items()}, dtype=object).T
