@@ -53,5 +53,7 @@ def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str) -
   if len(configs) > 1 and not (are_lists and math.prod(map(len, changed.values())) == len(configs)):
     return [command for config in configs[:_MOST_COMMANDS] for command in commands(experiment, [config], workdir)]
   words = [f'--config={experiment}:{configs[0]["scale"]}', f'--workdir={workdir}']
-  words += [f'--config.{name}={",".join(some)}' for name, some in changed.items()]
+  # A tuple with single quotes would need five of them for each in a shell.
+  unquoted = lambda text: text.replace("'", '"') if text[:1] == '[' else text
+  words += [f'--config.{name}={",".join(map(unquoted, some))}' for name, some in changed.items()]
   return ['python -m experiments.main ' + shlex.join(words)]

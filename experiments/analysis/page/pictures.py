@@ -52,9 +52,8 @@ def _values(axes: Axes) -> Iterator[tuple[dict[str, str], np.ndarray]]:
 
 def _shown(axes: Axes, x: float) -> str:
   """A place on the x axis: its number, or the nearest of labels that were given."""
-  if not isinstance(axes.xaxis.get_major_formatter(), FuncFormatter):
-    return f'{x:.4g}'
-  return axes.get_xticklabels()[int(np.abs(axes.get_xticks() - x).argmin())].get_text()
+  formatter, ticks = axes.xaxis.get_major_formatter(), axes.get_xticks()
+  return formatter(ticks[np.abs(ticks - x).argmin()]) if isinstance(formatter, FuncFormatter) else f'{x:.4g}'
 
 
 def _intervals(axes: Axes, name: str) -> dict[float, str]:
