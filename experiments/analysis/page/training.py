@@ -30,7 +30,7 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
       samples = {float(step): values.to_numpy() for step, values in rows.groupby('step')[field]}
       figures_lib.draw_line(axes, samples, str(name), style, interval=statistics.mean_interval)
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
-  figures_lib.finish(figure, records, 'mean over pretrained models')
+  figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
   return {'training': figure}
 
 
