@@ -94,13 +94,13 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   >>> bert_of(config_of(bert)) == bert
   True
   """
-  own = config.get('hmm_jax', _OURS_ALONE[0])
+  own, config = config.get('hmm_jax', _OURS_ALONE[0]), {**_FIXED, **config}
+  # First what a config of another kind lacks.
+  for name, valid in {'architectures': ['BertForMaskedLM'], **_FIXED}.items():
+    _check(config, name, valid)
   sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
   sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
-  config, attention_rate = {**_FIXED, **config}, {'attention_probs_dropout_prob': sizes['dropout_rate']}
-  for name, valid in {'architectures': ['BertForMaskedLM'], **_FIXED, **attention_rate}.items():
-    if config.get(name) != valid:
-      raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
+  _check(config, 'attention_probs_dropout_prob', sizes['dropout_rate'])
   if own not in _OURS_ALONE:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
   if sizes['width'] % sizes['num_heads']:
@@ -108,6 +108,11 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
       f'hidden_size of config.json is {sizes["width"]}; valid are multiples of {sizes["num_heads"]} heads'
     )
   return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
+
+
+def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
+  if config.get(name) != valid:
+    raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
 
 
 def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:
