@@ -196,6 +196,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
   config.pretrained = 'runs/pretrained'
   config.keep_checkpoints = False
   config.time_budget = 0.0
+  config.shown_texts = 10
   config.figures = ('figure_3_left', 'budget')
   config.figure = figure()
 
@@ -255,7 +256,7 @@ def _tuned(config: ml_collections.ConfigDict) -> None:
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.num_states = (4, 6)
   config.tasks_per_trial = config.tasks_at_a_time = 2
-  config.pretrained = ''
+  config.pretrained, config.shown_texts = '', 0
   config.corpus.update(num_documents=8, document_length=512, chunk_length=16)
   config.bert.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=24)
   config.pretrain.update(num_steps=40, batch_size=8, warmup_steps=10, steps_per_call=10)

@@ -22,7 +22,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config = base.get_config('paper' if scale == 'gpu' else scale)
   config.update(named)
   config.parts = ('smoothing', 'sampling', 'training')
-  config.update(repeats=9, num_texts=2000, text_length=129, figures=(), pretrained='')
+  config.update(repeats=9, num_texts=2000, text_length=129, shown_texts=0, figures=(), pretrained='')
   config.pretrain.optimizer = 'adamw'
   config.mesh.data = 1
   if scale == 'gpu':

@@ -2,9 +2,9 @@
 
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
            --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields
---workdir  folder of records; default: runs/EXPERIMENT-SCALE
---mode     run (default): make the missing records, then tables and figures
-           report: redraw tables and figures from the records
+--workdir  folder of records; default: runs/EXPERIMENT-SCALE; with --mode=report also several, as DIR,DIR
+--mode     run (default): make the missing records, then tables, figures and report.html
+           report: redraw tables, figures and report.html from the records
            Grids of trials also have
            status: print the number, state and missing records of each trial
            merge: collect the records of finished trials, then report
@@ -36,6 +36,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
+from experiments.studies.study import write_page
 from hmm_jax._support import nan_guard
 
 # Errors that end a run in a sentence, without a traceback.
@@ -104,9 +105,14 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
 
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
-  """Redraw tables and figures from the records."""
-  results.check_shown(workdir, grid[0].experiment)
-  EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
+  """Redraw tables, figures and reports from the records; several folders are put side by side in the first."""
+  names, reporter = [] if workdir.exists() else flags.workdir.split(','), Reporter(rich.console.Console())
+  workdirs = [storage.located(name, '--workdir') for name in names if len(names) > 1] or [workdir]
+  for each in workdirs:
+    results.check_shown(each, grid[0].experiment)
+  reports = [EXPERIMENTS[grid[0].experiment].show_any(grid[0], each, reporter) for each in workdirs]
+  if len(reports) > 1:
+    write_page(reports, workdirs[0] / 'side_by_side.html', reporter)
 
 
 def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:

@@ -208,7 +208,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
     axes.set_title(textwrap.fill(f'{title}; {figures.counted(counts, over, spread=False)}', 66))
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(axes)
-  figures.finish(whole, records, f'steps with 95% t intervals over {over}; hollow: a gain')
+  figures.finish(whole, records, 'Accuracy lost at each step', f'95% t intervals over {over}; hollow: a gain')
   return whole
 
 
@@ -235,7 +235,8 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
       axes.plot(places, 100 * accuracies.mean(0), label=str(point), color=shade, marker='sovD^PX*'[index % 8])
     axes.set(title=title, xscale='log', xlabel=label)
   panels[0].set_ylabel('test accuracy (%)')
-  figures.finish(whole, records, f'converged heads, means over {statistics.trial_name(records)}s')
+  title, over = 'Accuracy of converged heads', f'means over {statistics.trial_name(records)}s'
+  figures.finish(whole, records, title, over)
   return whole
 
 

@@ -1,6 +1,7 @@
 """Figures, drawn only from records, all in the style of `figures.mplstyle`."""
 
 from collections.abc import Callable, Iterable
+import functools
 import io
 import itertools
 import pathlib
@@ -47,7 +48,7 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
     # The paper's |X| is 10; past it the emission rows are dependent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.text(10, 1.01, '|H| = 10', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
-  _finish(figure, records, 'number of hidden states |H|')
+  _finish(figure, records, 'Test accuracy by number of hidden states', 'number of hidden states |H|')
   return figure
 
 
@@ -55,7 +56,7 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
 def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, _, records = _panel_of_figure_3('right', records, settings)
-  _finish(figure, records, 'number of joint states |M||H|')
+  _finish(figure, records, 'Test accuracy by number of joint states', 'number of joint states |M||H|')
   return figure
 
 
@@ -88,7 +89,7 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
     axes.set(title=f'{text} text, {_MODEL_NAMES[model]}', xticks=records['place'].unique())
     axes.set(xlabel='number of joint states |M||H|', ylabel='test accuracy (%)')
     axes.label_outer()
-  finish(figure, records, _counted(records))
+  finish(figure, records, 'Attention beside its controls', _counted(records))
   return figure
 
 
@@ -100,7 +101,7 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   records[['accuracy', 'majority_accuracy']] = 1 - records[['accuracy', 'majority_accuracy']]
   least = 100 * min(records['accuracy'][records['accuracy'] > 0], default=0.001)
   _draw_methods(axes, records)
-  _finish(figure, records, 'number of memory cells N', 'test error (%)')
+  _finish(figure, records, 'Test error by number of memory cells', 'number of memory cells N', 'test error (%)')
   _log_axis_with_zero(axes, least)
   return figure
 
@@ -142,7 +143,8 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   for axes in grid[drawn.ngroups :]:
     axes.remove()
   figure.supylabel('test accuracy (%)')
-  finish(figure, records, _counted(records), *(f'{name} = {value}' for name, value in further.items()))
+  at = (f'{name} = {value}' for name, value in further.items())
+  finish(figure, records, f'Test accuracy by {first}', _counted(records), *at)
   return figure
 
 
@@ -157,7 +159,8 @@ def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   axes.plot(shares.columns, shares.T, label=[str(Point(*point)) for point in shares.index])
   axes.set(xlabel='number k of tokens nearest the [MASK] that are kept', ylabel='labels that change (%)')
   _log_axis_with_zero(axes, 0.1)
-  finish(figure, records, f'mean over {_counted(records, spread=False)}')
+  title = 'Test labels that change if only the nearest tokens are kept'
+  finish(figure, records, title, f'mean over {_counted(records, spread=False)}')
   return figure
 
 
@@ -190,7 +193,8 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
   place = r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell'
   axes.set(xlabel=place, ylabel='mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
-  finish(figure, chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions')
+  title, over = 'Attention to positions that may read the label cell', f'mean over {_counted(chosen, spread=False)}'
+  finish(figure, chosen, title, over, 'area: share of positions')
   return figure
 
 
@@ -218,10 +222,10 @@ def with_labels(records: pd.DataFrame) -> pd.DataFrame:
 def panels(
   settings: FigureSettings, columns: int = 1, rows: int = 1, **shared: Any
 ) -> tuple[matplotlib.figure.Figure, Any]:
-  """A figure and its panels, row by row, with one y axis."""
+  """A figure and its panels, row by row, with one y axis unless `shared` says otherwise."""
   size = settings.width * (0.4 * columns + 0.6), settings.height * (0.7 * rows + 0.3)
-  figure = matplotlib.figure.Figure(size, settings.dpi)
-  return figure, figure.subplots(rows, columns, sharey=True, squeeze=False, **shared).ravel()
+  figure, shared = matplotlib.figure.Figure(size, settings.dpi), dict(sharey=True) | shared
+  return figure, figure.subplots(rows, columns, squeeze=False, **shared).ravel()
 
 
 def style_of(method: str) -> dict[str, Any]:
@@ -245,7 +249,8 @@ def draw_line(
 ) -> None:
   """Draw a line through the mean at each place, with the 95% interval of five values or more, else each as a dot.
 
-  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left.
+  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left. Intervals and
+  dots are named after it, with a _ in front, which keeps them out of the legend.
   """
 
   def move(artists: Iterable[Artist], points: float) -> None:
@@ -260,11 +265,11 @@ def draw_line(
   for place, each in intervals.items():
     if len(each.values) >= LEAST_FOR_INTERVAL:
       lengths = np.abs(each.ends - each.mean)[:, None]
-      bar = axes.errorbar(place, each.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
+      bar = axes.errorbar(place, each.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
       move(bar.get_children(), beside)
     elif len(each.values) > 1:
       places, fill = [place] * len(each.values), style.get('markerfacecolor', colour)
-      move(axes.plot(places, each.values, markerfacecolor=fill, **dot), beside - 4)
+      move(axes.plot(places, each.values, markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
@@ -274,9 +279,17 @@ def caption(records: pd.DataFrame, *more: str) -> str:
   return '; '.join(filter(None, [named, statistics.process(records), *more]))
 
 
-def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:
-  """Write the caption of the records above the panels and their common legend below them."""
-  figure.suptitle(caption(records, *more))
+def set_title(figure: matplotlib.figure.Figure, title: str, records: pd.DataFrame, *more: str) -> None:
+  """Write a title at the top, and small below it the caption of the records."""
+  at = lambda points: 1 - points / 72 / figure.get_figheight()
+  figure.set_layout_engine('constrained', rect=(0, 0, 1, at(32)))
+  figure.text(0.5, at(4), title, ha='center', va='top', fontsize='large')
+  figure.suptitle(caption(records, *more), y=at(18), color='0.35')
+
+
+def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, *more: str) -> None:
+  """Write title and caption above the panels and their common legend below them."""
+  set_title(figure, title, records, *more)
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   columns = min(len(entries), 2 * side_by_side)
@@ -334,15 +347,16 @@ def draw_majority(
 
 
 def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
-  """The paper's points within the range of ours, each with the marker of a method."""
+  """The paper's points within the range of ours."""
   scale, places = records['scale'].iloc[0], records['place']
   of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
-  style: dict[str, Any] = dict(color='0.35', markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
-  for _, method, name in report.PAPER[panel]:
+  style: dict[str, Any] = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
+  # No method has these markers.
+  for marker, (_, _, name) in zip('x+', report.PAPER[panel]):
     shown = {x: y for x, y in report.paper(panel, name, scale).items() if places.min() <= x <= places.max()}
     if shown:
       label = f'{name}, the paper ({of}; digitised)'
-      axes.plot(list(shown), list(shown.values()), label=label, marker=METHODS[method].marker, **style)
+      axes.plot(list(shown), list(shown.values()), label=label, marker=marker, **style)
 
 
 def trim_percent_ticks(axes: Axes) -> None:
@@ -352,14 +366,22 @@ def trim_percent_ticks(axes: Axes) -> None:
 
 
 def _finish(
-  figure: matplotlib.figure.Figure, records: pd.DataFrame, label: str, unit: str = 'test accuracy (%)'
+  figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, label: str, unit: str = 'test accuracy (%)'
 ) -> None:
-  """Finish a figure of one panel: a tick at each place, none above 100%, labels, caption and legend."""
+  """Finish a figure of one panel: a tick at each place, none above 100%, labels, title and legend."""
   (axes,) = figure.axes
-  axes.set_xticks(sorted({x for line in axes.lines for x in np.asarray(line.get_xdata())}))
+  places = sorted({x for line in axes.lines for x in np.asarray(line.get_xdata())})
+  if len(places) > 1:
+    # Equal distances, so that the lines beside one place mix with no other's. The axis goes on past its ends.
+    ends = [2 * places[0] - places[1], *places, 2 * places[-1] - places[-2]]
+    there, back = (
+      functools.partial(np.interp, xp=x, fp=y) for x, y in itertools.permutations((ends, range(len(ends))))
+    )
+    axes.set_xscale('function', functions=(there, back))
+  axes.set_xticks(places)
   trim_percent_ticks(axes)
   axes.set(xlabel=label, ylabel=unit)
-  finish(figure, records, _counted(records))
+  finish(figure, records, title, _counted(records))
 
 
 def _counted(records: pd.DataFrame, spread: bool = True) -> str:

@@ -29,10 +29,14 @@ class Table(NamedTuple):
   num_texts: int = 0
 
 
-def table(title: str, rows: Sequence[dict[str, str]] | pd.DataFrame, num_texts: int = 0) -> Table:
+def table(title: str, rows: Sequence[dict[str, Any]] | pd.DataFrame, num_texts: int = 0) -> Table:
   """A table of rows, each a dict from heading to cell; a column without any content is left out."""
-  frame = pd.DataFrame(rows, dtype=object).fillna('')
+  frame = pd.DataFrame(rows, dtype=object).fillna('').map(_cell)
   return Table(title, frame.loc[:, (frame != '').any()], num_texts)
+
+
+def _cell(value: Any) -> str:
+  return f'{value:.6g}' if isinstance(value, float) else str(value)
 
 
 def as_text(table: Table) -> str:

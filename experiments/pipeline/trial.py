@@ -11,7 +11,7 @@ from jax import Array
 import numpy as np
 
 from experiments.own import code, data
-from experiments.pipeline import distance, downstream as downstream_lib, pretraining, tuning
+from experiments.pipeline import distance, downstream as downstream_lib, pretraining, texts, tuning
 from experiments.records import trials
 from experiments.records.trials import Name, TrialFolder
 from experiments.runtime.progress import Reporter
@@ -113,6 +113,8 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
       frozen = tuning.FrozenModel(name, model, params, distribution)
       with clock.phase('measuring'):
         gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
+        if model and name == 'bert' and settings.shown_texts:
+          trials.keep_texts(folder, texts.shown(settings, distribution, downstream, model, params))
       for method, numbers in numbers_by_method.items():
         with clock.phase('tuning'):
           outcome = tuning.tune(tuning.Job(trial, frozen, method, numbers, downstream), reporter)

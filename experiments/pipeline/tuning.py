@@ -27,7 +27,7 @@ from hmm_jax.tuning import heads, mask_laws, tasks as tasks_lib, tuner as tuner_
 
 _PROFILE_BINS = 10
 # Smaller gaps between class scores count as near ties.
-_NEAR_TIE = 1e-6
+NEAR_TIE = 1e-6
 # Above the number of any task.
 _START_STRIDE = 2**16
 
@@ -247,7 +247,7 @@ def _at(tree: Any, index: Any) -> Any:
 def _measured(task: tasks_lib.Task, fitted: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
   """The fields of a record that say how a head did; 'clear_accuracy' leaves out near ties, None if all are."""
   test, is_right = splits['test'], fitted.is_right
-  is_clear = task.margins[test] >= _NEAR_TIE
+  is_clear = task.margins[test] >= NEAR_TIE
   accuracies = {name: float(is_right[where].mean()) for name, where in splits.items()}
   return {
     'accuracy': accuracies['test'],

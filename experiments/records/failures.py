@@ -48,11 +48,11 @@ def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Fai
   return failure
 
 
-def read(directory: pathlib.Path, label: str = '') -> dict[str, Any] | None:
-  """The failure of a trial; None if it has none."""
+def read(directory: pathlib.Path, label: str | None = '') -> dict[str, Any] | None:
+  """The failure of a trial of this label, None meaning any; None if it has none."""
   try:
     failure = files.read_sealed(directory / FILE_NAME, error=str, status=int, when=str)
-    return failure if failure.get('label', '') == label else None
+    return failure if label in (None, failure.get('label', '')) else None
   except FileNotFoundError:
     return None
   except files.Corrupt:

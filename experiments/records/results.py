@@ -134,22 +134,31 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any], is_grid: bool = F
 
 
 # Settings that decide no record.
-OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'keep_checkpoints', 'time_budget')
+OF_RUNNING = (
+  'compilation_cache',
+  'debug_nans',
+  'distributed',
+  'figure',
+  'keep_checkpoints',
+  'shown_texts',
+  'time_budget',
+)
 
 
 def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
   """Differences of settings on record from these, such as 'seed 0, 1 (here 2)'."""
-  return differences(_values(before), _values([*map(_as_json, grid)]))
+  in_words = lambda configs: {name: ', '.join(some) for name, some in values(configs).items()}
+  return differences(in_words(before), in_words([*map(_as_json, grid)]))
 
 
-def _values(configs: Sequence[Record]) -> dict[str, str]:
+def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field that decides records, in words, by its dotted name."""
   # Imported here, since it takes longer than `--list` and `--help`.
   from flax.traverse_util import flatten_dict
 
   flat = [flatten_dict(content, sep='.') for content in configs]
   names = [name for name in dict.fromkeys(itertools.chain(*flat)) if name.split('.')[0] not in OF_RUNNING]
-  return {name: ', '.join(dict.fromkeys(str(one[name]) for one in flat if name in one)) for name in names}
+  return {name: [*dict.fromkeys(str(one[name]) for one in flat if name in one)] for name in names}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:

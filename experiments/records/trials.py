@@ -12,9 +12,12 @@ from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
 from experiments.runtime import locks, storage, timing
 from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, WITHOUT_BERT
 from experiments.settings.trial import Trial
 
+# In the folder of a trial: some of its texts, with what BERT and the exact model make of them.
+TEXTS = 'texts.npz'
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'
 
@@ -25,6 +28,11 @@ class Name(NamedTuple):
   task: int
   model: str
   method: str
+
+
+def pretrained_folder(settings: Settings, workdir: pathlib.Path) -> pathlib.Path:
+  """The folder of pretrained models of a run in a workdir."""
+  return storage.located(settings.pretrained) if settings.pretrained else workdir / 'pretrained'
 
 
 class TrialFolder(NamedTuple):
@@ -40,8 +48,7 @@ class TrialFolder(NamedTuple):
 
   @property
   def pretrained_directory(self) -> pathlib.Path:
-    shared = self.trial.settings.pretrained
-    return (storage.located(shared) if shared else self.workdir / 'pretrained') / self.trial.pretraining_id
+    return pretrained_folder(self.trial.settings, self.workdir) / self.trial.pretraining_id
 
   def paths(self) -> dict[Name, pathlib.Path]:
     """The file of each requested record, in order; a method has records only on models where it makes sense.
@@ -177,3 +184,9 @@ def add(
     digest = files.write_arrays(paths[name].with_suffix('.npz'), tuned.trainable)
     record |= {**tuned.measured, **gap, **ids, 'environment': environment_id, _ARRAYS: digest}
     files.write_sealed(paths[name], record)
+
+
+def keep_texts(folder: TrialFolder, arrays: Mapping[str, Any]) -> None:
+  """Write what a report shows of a trial's texts; raise Lost."""
+  locks.check_held(folder.directory)
+  files.write_arrays(folder.directory / TEXTS, arrays)

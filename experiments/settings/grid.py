@@ -93,6 +93,9 @@ class Settings(groups.Experiment):
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,
   )
+  shown_texts: int = setting(
+    'test texts of each trial that report.html shows with posterior, prediction and attention', least=0, earlier=0
+  )
   figures: tuple[str, ...] = setting(
     'figures to draw', choices=(*AXES, 'attention', 'nearest_tokens', 'budget', 'conditioning'), may_be_empty=True
   )

@@ -134,7 +134,7 @@ def _draw(rows: pd.DataFrame, name: str, settings: FigureSettings) -> matplotlib
   words = rows['word'].replace('', '(prior)')
   panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor')
   panels[-1].set_xlabel('words in order; each point is the posterior after its word')
-  figure.suptitle(figures_lib.caption(rows, f'{name}, exact posterior'))
+  figures_lib.set_title(figure, 'Exact posterior of the memory, word by word', rows, name)
   return figure
 
 

@@ -150,9 +150,11 @@ def draw(
     axes.xaxis.set_inverted(True)
   panels[0].set_ylabel(_LABELS[field])
   counts = steps.groupby('num_states')['trial'].nunique()
-  figures_lib.finish(
-    figure, records, figures_lib.counted(list(counts), 'HMMs', spread=False), 'a mark for each HMM and step'
+  title, counted = (
+    f'{_LABELS[field].partition(" (")[0]} along pretraining',
+    figures_lib.counted(list(counts), 'HMMs', spread=False),
   )
+  figures_lib.finish(figure, records, title.capitalize(), counted, 'a mark for each HMM and step')
   return figure
 
 

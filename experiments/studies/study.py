@@ -1,6 +1,6 @@
 """A study as a value; running its parts, and showing its records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import functools
 import pathlib
@@ -12,6 +12,9 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
+from experiments.analysis.page import content, training
+from experiments.analysis.page.content import Report
+from experiments.analysis.page.pictures import picture
 from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
@@ -47,29 +50,41 @@ class Study(NamedTuple):
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
   check: Callable[[Any], Any] = _nothing
 
-  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-    """Print the tables of a workdir's records, draw their figures and print all paths; nothing without records."""
+  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
+    """Print the tables of a workdir's records, draw figures and the report, print all paths; None without records."""
     records = load(workdir, environment=True)
     if records.empty:
-      return
-    text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
+      return None
+    tables = self.tables(records, settings)
+    text = '\n'.join(map(as_text, tables.values()))
     # Make everything before showing it: records that do not fit are refused, and leave no table.
-    figures = self.figures(figures_lib.with_labels(records), settings)
+    labelled = figures_lib.with_labels(records)
+    figures = {**self.figures(labelled, settings), **training.figures(labelled, settings, workdir)}
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
     reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
+    pictures = [picture(name, figure, files.read_bytes(workdir / f'{name}.svg')) for name, figure in figures.items()]
+    report = content.report(workdir, settings.experiment, records, tables, pictures)
+    write_page([report], workdir / 'report.html', reporter)
+    return report
 
-  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
     """Show records that anybody may have written; raise SettingsError if they do not fit."""
     try:
-      self.show(settings, workdir, reporter)
+      return self.show(settings, workdir, reporter)
     except SettingsError:
       raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
       valid = f'records written by {settings.experiment}'
       raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
+
+
+def write_page(reports: Sequence[Report], path: pathlib.Path, reporter: Reporter) -> None:
+  """Write the page of reports side by side, and print its path."""
+  files.write_whole(path, content.page(reports))
+  reporter.say(f'report: {path}')
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:

@@ -1,5 +1,7 @@
 """Figures draw what the records say: values, labels and intervals, nothing clipped, in colours that are told apart."""
 
+import dataclasses
+import itertools
 import types
 
 from figures_cases import (
@@ -107,6 +109,34 @@ def test_nothing_is_clipped():
   assert all(axes.bbox.padded(1).contains(*point) for point in points)
   tops = [bar.get_segments()[0][1][1] for container in axes.containers for bar in container.lines[2]]
   assert max(axes.get_yticks()) <= max(tops) == 100 < axes.get_ylim()[1]
+
+
+def test_title_caption_and_panels_stand_below_each_other():
+  figure, axes, *_ = _drawn(figures.figure_3_left, prompt_records(num_trials=5))
+  figure.draw_without_rendering()
+  boxes = [text.get_window_extent() for text in (*figure.texts, *axes.texts)]
+  assert figure.texts[0].get_text() == 'Test accuracy by number of hidden states'
+  assert len(boxes) == 3 and all(below.y1 <= above.y0 for above, below in itertools.pairwise(boxes))
+  assert axes.get_tightbbox().y1 <= boxes[1].y0
+
+
+def test_lines_beside_neighbouring_sizes_do_not_mix():
+  """Though 8 and 10 are closer than 10 and 30; of ten lines all at a size lie left of all at the next."""
+  rows = [row | {'num_states': {4: 8}.get(row['num_states'], row['num_states'])} for row in prompt_records()]
+  rows += [row | {'method': method} for row in rows for method in ('probe', 'head_best', 'prompt_refit')]
+  _, axes, lines, *_ = _drawn(figures.figure_3_left, rows)
+  axes.figure.draw_without_rendering()
+  drawn = [line for label, line in lines.items() if len(line.get_xdata()) == 3]
+  places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in drawn])
+  assert len(places) > 8 and (places[:, :-1].max(0) < places[:, 1:].min(0)).all()
+
+
+def test_points_of_the_paper_have_markers_of_no_method():
+  """In grey, too, they are told from hollow points of ours."""
+  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
+  lines = lines_by_label(figures.figure_3_left(frame(prompt_records()), settings).axes[0])
+  papers = {line.get_marker() for label, line in lines.items() if 'the paper' in label}
+  assert len(papers) == 2 and not papers & {method.marker for method in METHODS.values()}
 
 
 def test_no_error_has_a_place_on_the_logarithmic_axis():

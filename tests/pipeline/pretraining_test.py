@@ -12,13 +12,14 @@ from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import files, models
-from experiments.records.files import read_json_lines
-from experiments.records.trials import TrialFolder
+from experiments.records.files import read_arrays, read_json_lines
+from experiments.records.trials import TEXTS, TrialFolder
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.trial import Trial
 from hmm_jax.distributions.sampling import sample_corpus
+from hmm_jax.models.model import ExactModel, token_probs
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -80,7 +81,7 @@ def test_models_to_come_need_room(tmp_path, monkeypatch):
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """A trial of each model at three states that has been run."""
-  settings = settings_of('smoke', num_states=(3,), methods=('head',))
+  settings = settings_of('smoke', num_states=(3,), methods=('head',), shown_texts=2)
   folder = TrialFolder(Trial(settings, Point(3), 0), tmp_path_factory.mktemp('finished'))
   run_trial(folder)
   return folder
@@ -110,6 +111,24 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   other = finished._replace(trial=finished.trial._replace(settings=settings))
   run_trial(other)
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
+
+
+@pytest.mark.slow
+def test_texts_are_kept_beside_the_records(finished):
+  """The first test texts, with what both models make of each token given the others; no id depends on it."""
+  kept, (hmm, downstream) = read_arrays(finished.directory / TEXTS), trial_lib.draw(finished.trial)
+  tokens = downstream.inputs[downstream.splits['test']][:2]
+  np.testing.assert_array_equal(kept['tokens'], tokens)
+  masked = tokens.copy()
+  masked[:, 3] = 10
+  probs = np.asarray(token_probs(ExactModel(10), hmm, masked))
+  np.testing.assert_allclose(kept['of_token'][0, :, 3], probs[[0, 1], 3, tokens[:, 3]], atol=1e-6)
+  np.testing.assert_allclose(kept['at_mask'][0], np.asarray(token_probs(ExactModel(10), hmm, tokens))[:, 0], atol=1e-6)
+  np.testing.assert_allclose(kept['state_probs'][:, 0], downstream.label_probs(tokens).max(-1), atol=1e-6)
+  for sums in (kept['at_mask'].sum(-1), kept['attention'].sum(-1)):
+    np.testing.assert_allclose(sums, 1, atol=1e-5)
+  without = dataclasses.replace(finished.trial.settings, shown_texts=0)
+  assert finished._replace(trial=finished.trial._replace(settings=without)).paths() == finished.paths()
 
 
 @pytest.mark.slow

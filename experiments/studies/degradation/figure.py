@@ -22,12 +22,14 @@ def draw(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.F
   """Accuracy against the error of the model for each theorem with several levels of it, and the mass on H*."""
   whole = by_hmm(records).query("damage == '' and error != 'short_context'")
   lines = [rows for _, rows in whole.groupby(['theorem', 'error']) if rows['level'].nunique() > 1]
-  figure, panels = figures.panels(settings, len(lines) + 1)
+  figure, panels = figures.panels(settings, len(lines) + 1, sharey=False)
   for axes, rows in zip(panels, lines):
     _draw_lines(axes, rows)
+    if axes is not panels[0]:
+      axes.sharey(panels[0])
   panels[0].set_ylabel('test accuracy (%)')
   _draw_masses(panels[-1], masses(records))
-  figures.finish(figure, records)
+  figures.finish(figure, records, 'Accuracy on a model with an error, and mass on H*')
   return figure
 
 

@@ -52,7 +52,7 @@ def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matpl
     xlabel='temperature of the softmax; 0 is the argmax of the theorems', ylabel='accuracy of the construction (%)'
   )
   count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
-  figures.finish(figure, records, count)
+  figures.finish(figure, records, 'Constructions with softmax in place of argmax', count)
   return {'temperature': figure}
 
 

@@ -146,5 +146,5 @@ def figures(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, 
   axes.set(xlabel='number of hidden states |H|', ylabel='share of tasks (%)')
   figures_lib.trim_percent_ticks(axes)
   counts = tasks.groupby('num_states')['trial'].nunique()
-  figures_lib.finish(figure, tasks, figures_lib.counted(list(counts), 'HMMs'))
+  figures_lib.finish(figure, tasks, 'Tasks of which each fact holds', figures_lib.counted(list(counts), 'HMMs'))
   return {'which_theorem': figure}

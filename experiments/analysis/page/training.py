@@ -1,0 +1,47 @@
+"""The curves of pretraining, from the metrics beside the pretrained models."""
+
+from collections.abc import Iterator
+import contextlib
+import itertools
+import pathlib
+from typing import Any
+
+import matplotlib
+import matplotlib.figure
+import pandas as pd
+
+from experiments.analysis import figures as figures_lib, statistics
+from experiments.records import files, trials
+from experiments.settings import lists
+
+_PANELS = {'mlm_loss': 'masked-LM loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
+
+
+@figures_lib.styled
+def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict[str, matplotlib.figure.Figure]:
+  """Loss and KL against the step, a line per distribution, the mean over its models; {} without metrics on file."""
+  found = list(_metrics(records, settings, workdir)) if 'pretraining_id' in records else []
+  if not found:
+    return {}
+  figure = matplotlib.figure.Figure((1.5 * settings.figure.width, settings.figure.height), settings.figure.dpi)
+  for axes, (field, label) in zip(figure.subplots(1, 2), _PANELS.items()):
+    styles = itertools.cycle(matplotlib.rcParams['axes.prop_cycle'])
+    for (name, rows), style in zip(pd.concat(found).groupby('line', sort=False), styles):
+      samples = {float(step): values.to_numpy() for step, values in rows.groupby('step')[field]}
+      figures_lib.draw_line(axes, samples, str(name), style, interval=statistics.mean_interval)
+    axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
+  figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
+  return {'training': figure}
+
+
+def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> Iterator[pd.DataFrame]:
+  """The metrics of each pretrained model that the records name and the folder has intact."""
+  # An id in a record, which may come from anybody, must not choose a path.
+  folders = files.entries(trials.pretrained_folder(settings, workdir))
+  paths = {path.name: path / 'metrics.jsonl' for path in folders}
+  for place, rows in statistics.by_place(records.drop_duplicates('pretraining_id')).items():
+    line = f'{place.point} {lists.text(dict(place.values))}'.strip()
+    for name in rows['pretraining_id']:
+      with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
+        metrics = pd.DataFrame(files.read_json_lines(paths[name]))
+        yield metrics[['step', *_PANELS]].astype(float).assign(line=line)

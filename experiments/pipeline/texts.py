@@ -1,0 +1,47 @@
+"""Test texts of a trial with the exact posterior, both models' predictions and attention, which its report shows."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.pipeline.downstream import Downstream
+from experiments.pipeline.tuning import NEAR_TIE
+from experiments.settings.grid import Settings
+from hmm_jax._support.blocks import in_blocks
+from hmm_jax.distributions.hmm import Distribution, token_likelihoods
+from hmm_jax.inference.posterior import forward_backward
+from hmm_jax.layers.activations import attention_patterns
+from hmm_jax.models import bayes_gap
+from hmm_jax.models.model import MaskedLM, token_probs
+
+
+def shown(
+  settings: Settings, distribution: Distribution, downstream: Downstream, model: MaskedLM, params: Any
+) -> dict[str, np.ndarray]:
+  """The arrays of the first test texts by name; n texts of T tokens, L layers, K tasks.
+
+  `tokens` [n, T], [MASK] being V first; `states` and `state_probs` [n, T], the likeliest state given the text and its
+  probability; `of_token` [n, 2, T], the probability of each token given all others, exact and by the model, NaN at the
+  [MASK]; `at_mask` [n, 2, V], of all tokens there; `attention` [n, L, T] from the [MASK], the mean over heads; `labels`
+  and `near_ties` [n, K]. Predictions use the programs that have measured the model.
+  """
+  test, size = downstream.splits['test'], settings.measure.batch_size
+  tokens = downstream.inputs[test][: settings.shown_texts]
+  is_seen = tokens != distribution.num_tokens
+  posterior = forward_backward(distribution, token_likelihoods(distribution, tokens, is_seen)).smoothed_probs
+  ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
+  predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)
+  probs = np.stack([np.reshape(each, (*tokens.shape, -1)) for each in (ideal.token_probs, predicted)], axis=1)
+  of_token = np.take_along_axis(probs, np.where(is_seen, tokens, 0)[:, None, :, None], -1)[..., 0]
+  tasks = downstream.tasks[: settings.tasks_per_trial]
+  of_texts = lambda arrays: np.stack(arrays, axis=-1)[test][: len(tokens)]
+  return {
+    'tokens': tokens,
+    'states': posterior.argmax(-1),
+    'state_probs': posterior.max(-1),
+    'of_token': np.where(is_seen[:, None], of_token, np.nan),
+    'at_mask': probs[:, :, 0],
+    'attention': attention_patterns(model, params, tokens)[..., 0, :].mean(-2),
+    'labels': of_texts([task.labels for task in tasks]),
+    'near_ties': of_texts([task.margins for task in tasks]) < NEAR_TIE,
+  }
