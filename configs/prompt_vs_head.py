@@ -60,5 +60,5 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
       'oracle_refit',
       *base.WITHOUT_MODEL,
     )
-    config.figures = ('figure_3_left', 'nearest_tokens', 'budget', 'conditioning')
+    config.figures = ('overview', 'figure_3_left', 'nearest_tokens', 'budget', 'conditioning')
   return config

@@ -15,6 +15,7 @@ import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
 import numpy as np
 import pandas as pd
+import scipy.optimize
 
 from experiments.analysis import report, statistics
 from experiments.analysis.statistics import Interval, percent_interval
@@ -32,6 +33,8 @@ LEAST_FOR_INTERVAL = 5
 
 _MODEL_NAMES = report.MODEL_NAMES | {'bert': 'pretrained BERT'}
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
+_OVERVIEW = (('bert', 'head'), ('bert', 'probe'), ('bert', 'prompt'), ('none', 'table'), ('untrained', 'probe'))
+_HIDDEN_STATES = 'number of hidden states |H|'
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 # A decorator, and no `with` block: figures have this style instead of the user's.
@@ -47,8 +50,22 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
   if records['place'].min() <= 10 <= records['place'].max():
     # The paper's |X| is 10; past it the emission rows are dependent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-    axes.text(10, 1.01, '|H| = 10', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
-  _finish(figure, records, 'Test accuracy by number of hidden states', 'number of hidden states |H|')
+    axes.text(10, 0.01, ' |H| = |X|', transform=axes.get_xaxis_transform(), va='bottom', fontsize='small', color='0.35')
+  _finish(figure, records, 'Test accuracy by number of hidden states', _HIDDEN_STATES)
+  return figure
+
+
+@styled
+def overview(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """Accuracy against |H| of the fits of _OVERVIEW, each named at its line; None for one size alone."""
+  chosen = records[[fit in _OVERVIEW for fit in zip(records['model'], records['method'])]]
+  if chosen['num_states'].nunique() < 2:
+    return None
+  figure, (axes,) = panels(settings)
+  records = _placed(chosen, 'overview')
+  _draw_fits(axes, records)
+  _name_lines(axes)
+  _finish(figure, records, 'Readers of a pretrained BERT, of an untrained one and of tokens', _HIDDEN_STATES)
   return figure
 
 
@@ -293,7 +310,8 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, 
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   columns = min(len(entries), 2 * side_by_side)
-  figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
+  if entries:
+    figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
 
 
 def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
@@ -316,7 +334,15 @@ def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
 
 
 def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> None:
-  """A line for each method on each model, side by side, and the majority class; of each text if there are two."""
+  """A line for each method on each model, and the majority class; of each text if there are two."""
+  prefix = _draw_fits(axes, records, label)
+  for text, rows in records.groupby('text'):
+    name, dash = prefix.format(text=text) + 'majority class', ':' if prefix and text == 'memory' else '-.'
+    draw_majority(axes, _samples(rows, 'majority_accuracy'), name, dash)
+
+
+def _draw_fits(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> str:
+  """A line for each method on each model, side by side; the prefix of labels, which names the text if there are two."""
   lines = records.groupby(['text', 'model', 'method'])
   texts_of = records.groupby('method')['text'].nunique()
   prefix = '{text}: ' if records['text'].nunique() > 1 else ''
@@ -329,9 +355,21 @@ def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {mo
       style['color'] = '#CC79A7'
     name = (prefix + label).format(text=text, method=METHODS[method].label, model=_MODEL_NAMES[model])
     draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2))
-  for text, rows in records.groupby('text'):
-    name, dash = prefix.format(text=text) + 'majority class', ':' if prefix and text == 'memory' else '-.'
-    draw_majority(axes, _samples(rows, 'majority_accuracy'), name, dash)
+  return prefix
+
+
+def _name_lines(axes: Axes) -> None:
+  """Write each line's name beside its right end, no two on one height, in place of the legend."""
+  named = [line for line in axes.lines if not str(line.get_label()).startswith('_')]
+  named.sort(key=lambda line: np.asarray(line.get_ydata())[-1])
+  ends = np.array([np.asarray(line.get_ydata())[-1] for line in named])
+  # The least squares that keep a distance of 6% of the axis.
+  apart = 0.06 * np.ptp(axes.get_ylim()) * np.arange(len(ends))
+  for line, height in zip(named, scipy.optimize.isotonic_regression(ends - apart).x + apart):
+    place = np.asarray(line.get_xdata())[-1], height
+    beside: Any = dict(xytext=(22, 0), textcoords='offset points', va='center', annotation_clip=False)
+    axes.annotate(str(line.get_label()), place, color=line.get_color(), **beside)
+    line.set_label(f'_{line.get_label()}')
 
 
 def draw_majority(

@@ -35,6 +35,7 @@ class Point(NamedTuple):
 
 # The x axis of each figure with one place per distribution.
 AXES: dict[str, Callable[[Point], int]] = {
+  'overview': lambda point: point.num_states,
   'figure_3_left': lambda point: point.num_states,
   'figure_3_right': lambda point: point.joint_states,
   'memory_cells': lambda point: point.num_cells,

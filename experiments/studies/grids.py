@@ -12,6 +12,7 @@ from experiments.studies.study import Study
 
 # The function that draws each figure that settings may ask for.
 FIGURES = {
+  'overview': figures_lib.overview,
   'figure_3_left': figures_lib.figure_3_left,
   'figure_3_right': figures_lib.figure_3_right,
   'nearest_tokens': figures_lib.nearest_tokens,

@@ -53,6 +53,22 @@ def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 
 
+def test_the_overview_names_its_lines_where_they_end():
+  """In the order of their ends and apart, without a legend; other fits and the majority class are left out."""
+  untrained = [row | {'model': 'untrained'} for row in prompt_records()]
+  without = [row for row in table_records() if row['model'] == 'none']
+  records = frame(prompt_records() + untrained + without)
+  figure = figures.overview(records, figure_settings())
+  (axes,) = figure.axes
+  names = [text.get_text() for text in axes.texts]
+  assert names == ['head, pretrained BERT', 'prompt, pretrained BERT', 'table of tokens, no model']
+  figure.draw_without_rendering()
+  boxes = [text.get_window_extent() for text in axes.texts]
+  assert all(low.y1 <= high.y0 for low, high in itertools.pairwise(boxes)) and not figure.legends
+  assert all(axes.get_window_extent().x1 - 40 < box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+  assert figures.overview(records[records['num_states'] == 4], figure_settings()) is None
+
+
 def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies():
   settings = types.SimpleNamespace(figures=('figure_3_left',), figure=figure_settings())
   refitted = [row | {'method': 'prompt_refit'} for row in prompt_records()]
