@@ -23,6 +23,7 @@ _PLACES = {
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
   'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
+  'belief_states': ('studies.belief_states.study', 'studies.settings:BeliefSettings'),
   'which_theorem': ('studies.which_theorem.study', 'studies.which_theorem.settings:WhichTheoremSettings'),
   'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
