@@ -137,14 +137,15 @@ def test_title_caption_and_panels_stand_below_each_other():
 
 
 def test_lines_beside_neighbouring_sizes_do_not_mix():
-  """Though 8 and 10 are closer than 10 and 30; of ten lines all at a size lie left of all at the next."""
-  rows = [row | {'num_states': {4: 8}.get(row['num_states'], row['num_states'])} for row in prompt_records()]
-  rows += [row | {'method': method} for row in rows for method in ('probe', 'head_best', 'prompt_refit')]
+  """Though 10 and 11 are closer than 11 and 30: all nine lines at a size lie left of all at the next."""
+  sizes = {4: 10, 10: 11, 30: 30}
+  rows = [row | {'num_states': sizes[row['num_states']]} for row in prompt_records()]
+  rows += [row | {'model': model} for row in rows for model in ('own', 'other_bert')]
   _, axes, lines, *_ = _drawn(figures.figure_3_left, rows)
   axes.figure.draw_without_rendering()
-  drawn = [line for label, line in lines.items() if len(line.get_xdata()) == 3]
+  drawn = [line for label, line in lines.items() if label[0] != '_']
   places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in drawn])
-  assert len(places) > 8 and (places[:, :-1].max(0) < places[:, 1:].min(0)).all()
+  assert len(places) == 9 and (places[:, :-1].max(0) < places[:, 1:].min(0)).all()
 
 
 def test_points_of_the_paper_have_markers_of_no_method():

@@ -94,16 +94,31 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
   # A [MASK] has one embedding in all texts.
   points = select(ends, hmm=0).dropna(subset='points')[lambda rows: ~rows['reader'].str.contains('embeddings')]
   drawn = {
-    'layers': (select(ends, design='pooled'), 'process', _draw_layers),
-    'along': (_along(records), 'process', _draw_along),
-    'patches': (ends[ends['design'].str.endswith('patched')], 'design', _draw_patches),
-    'simplex': (points.assign(exact=[points['points'].iloc[0]] * len(points)), 'reader', _draw_simplex),
+    'layers': ('Readers of belief states by layer', select(ends, design='pooled'), 'process', _draw_layers),
+    'along': ('Readers of belief states along pretraining', _along(records), 'process', _draw_along),
+    'patches': (
+      'Predictions after patches of the belief state',
+      ends[ends['design'].str.endswith('patched')],
+      'design',
+      _draw_patches,
+    ),
+    'simplex': (
+      'Belief states that readers return',
+      points.assign(exact=[points['points'].iloc[0]] * len(points)),
+      'reader',
+      _draw_simplex,
+    ),
   }
   return {name: _figure(records, settings, *each) for name, each in drawn.items()}
 
 
 def _figure(
-  records: pd.DataFrame, s: BeliefSettings, rows: pd.DataFrame, by: str, draw: Callable[[Axes, pd.DataFrame], object]
+  records: pd.DataFrame,
+  s: BeliefSettings,
+  title: str,
+  rows: pd.DataFrame,
+  by: str,
+  draw: Callable[[Axes, pd.DataFrame], object],
 ) -> matplotlib.figure.Figure:
   """A panel for each value of a field, at most four side by side."""
   groups = rows.groupby(by, sort=False)
@@ -111,11 +126,11 @@ def _figure(
   figure, grid = figures_lib.panels(s.figure, columns, -(-len(groups) // columns))
   for axes in grid[len(groups) :]:
     axes.axis('off')
-  for axes, (title, of_panel) in zip(grid, groups):
+  for axes, (value, of_panel) in zip(grid, groups):
     draw(axes, of_panel)
-    axes.set_title(title)
+    axes.set_title(value)
     axes.label_outer()
-  figures_lib.finish(figure, records)
+  figures_lib.finish(figure, records, title)
   return figure
 
 
