@@ -5,7 +5,6 @@ from conftest import assert_same_bits, dirichlet_hmm, path_probs
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import rows_of
 import pytest
 
 import hmm_jax as hj
@@ -13,7 +12,7 @@ from hmm_jax.models import bayes_gap
 from hmm_jax.models.masking import next_token
 from hmm_jax.models.model import prepend
 from hmm_jax.models.pretraining import train_step, TrainState
-from hmm_jax.tuning.heads import positions_read
+from hmm_jax.tuning.heads import LinearHead, positions_read
 from hmm_jax.tuning.tuner import Prompt, Tuner
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -55,25 +54,17 @@ def test_positions_and_parts_of_a_prompt_change_no_prediction():
 
 
 def test_the_causal_exact_model_is_the_masked_one_with_the_last_token_hidden():
-  """Row i is P[X_i | x_1..i-1] by sums over state paths, the masked G of the text cut behind its hidden token i."""
-  causal = hj.ExactModel(V, causal=True)
-  rows, posterior = np.asarray(hj.token_probs(causal, HMM, TEXTS)), np.float64(HMM.emission_matrix)
-  for text, predicted in zip(TEXTS, rows):
+  """Row i is P[X_i | x_1..i-1] by sums over state paths; at a hidden last token masked G is the same."""
+  ideal, hmm = jax.device_get(bayes_gap.ideal_next_tokens(HMM, TEXTS)), jax.tree.map(np.float64, HMM)
+  for text, predicted in zip(TEXTS, ideal.token_probs):
     for i in range(T):
       ends = [[*text[:i], last] for last in range(V)]
-      joint = [path_probs(jax.tree.map(np.float64, HMM), posterior.T[end]).sum() for end in ends]
+      joint = [path_probs(hmm, hmm.emission_matrix.T[end]).sum() for end in ends]
       np.testing.assert_allclose(predicted[i], np.array(joint) / sum(joint), atol=1e-5)
   hidden = np.where(np.arange(T) == T - 1, V, TEXTS)
-  masked = hj.token_probs(hj.ExactModel(V), HMM, hidden)
-  np.testing.assert_allclose(rows[:, -1], masked[:, -1], atol=1e-6)
-  ideal = bayes_gap.ideal_next_tokens(HMM, TEXTS)
-  np.testing.assert_allclose(ideal.token_probs, rows, atol=1e-6)
-  assert ideal.weights.sum() == pytest.approx(1)
-  # A suffix moves what is read, a prefix too; either way nothing stands after it.
-  prompts = np.random.default_rng(3).random((2, 2, 3)).astype(np.float32)
-  for place in (0, T - 1):
-    prompted = [m.predict_prompted(HMM, prompts, hidden, np.array([T + 1]), place) for m in (causal, hj.ExactModel(V))]
-    np.testing.assert_allclose(*prompted, atol=1e-5)
+  at_mask = bayes_gap.ideal_at_mask(HMM, hidden, batch_size=3, hidden=-1)
+  np.testing.assert_allclose(at_mask.token_probs[:, 0], ideal.token_probs[:, -1], atol=1e-6)
+  assert (at_mask.positions == T - 1).all() and ideal.weights.sum() == pytest.approx(1)
 
 
 def test_the_loss_is_the_negative_log_likelihood():
@@ -100,31 +91,32 @@ def test_heads_count_negative_positions_from_the_end():
   assert positions_read(hj.Linear(2, position=1), 3, T).tolist() == [4]
 
 
+TASK = hj.DownstreamTask(np.eye(3), jax.random.key(1), length=T, num_train=20, num_test=10, hidden=-1)
+
+
 def test_labels_and_inputs_speak_of_the_hidden_token():
   """The mirror of the paper's task: the last token is hidden, and mu weighs the posterior of its state."""
-  task = hj.DownstreamTask(np.eye(3), jax.random.key(1), length=T, num_train=20, num_test=10, hidden=-1)
-  inputs, labels = task.examples(HMM)
+  inputs, labels = TASK.examples(HMM)
   assert (inputs[:, -1] == V).all() and (inputs[:, :-1] < V).all()
-  posterior = hj.forward_backward(HMM, rows_of(HMM, inputs).astype(np.float32))
-  assert (labels == np.asarray(posterior.predicted_probs)[:, -1].argmax(-1)).all()
+  for text, label in zip(inputs, labels):
+    state = HMM.initial_probs
+    for token in text[:-1]:
+      state = (state * HMM.emission_matrix[:, token]) @ HMM.transition_matrix
+    assert label == state.argmax()
   with pytest.raises(ValueError, match='^hidden is 2; valid are 0'):
-    task._replace(hidden=2).examples(HMM)
+    TASK._replace(hidden=2).examples(HMM)
 
 
 def test_tuning_follows_the_hidden_token_or_refuses():
-  """Head and suffix read the last token, whatever a text has there; a causal model refuses a task of the first."""
-  task = hj.draw_task(HMM, jax.random.key(1), length=T, num_train=20, num_test=10, hidden=-1)
+  """A head reads the last token, whatever a text has there; a causal model refuses a task of the first."""
   model, params = hj.BertModel(CAUSAL), random_params(CAUSAL)
-  tuned = hj.tune(model, params, HMM, task, prompt_length=2, schedule=hj.Schedule(0.1, 1, 10, 1, 0.0, 1.0))
+  tuned = hj.tune(model, params, HMM, TASK, prompt_length=0, schedule=hj.Schedule(0.1, 1, 10, 1, 0.0, 1.0))
   texts = np.tile(TEXTS[:1], (V, 1))
   texts[:, -1] = np.arange(V)
-  masked = np.where(np.arange(T) == T - 1, V, texts)
-  rows = prepend(tuned.prompt, model.embed(params, masked))
-  features = np.asarray(jax.jit(model.predict)(params, rows))[:, -1]
-  expected = (features @ tuned.head.weights + tuned.head.bias).argmax(-1)
-  assert tuned.predict(texts).tolist() == expected.tolist()
+  scores = np.asarray(hj.token_probs(model, params, texts))[:, -1] @ tuned.head.weights + tuned.head.bias
+  assert tuned.predict(texts).tolist() == scores.argmax(-1).tolist() and tuned.hidden == -1
   with pytest.raises(ValueError, match='^hidden of the task is 0; valid is -1 for a causal model'):
-    hj.tune(hj.ExactModel(V, causal=True), HMM, HMM, task._replace(hidden=0))
+    hj.tune(hj.ExactModel(V, causal=True), HMM, HMM, TASK._replace(hidden=0))
 
 
 def test_activations_and_patches_are_those_of_the_shifted_text():
@@ -152,13 +144,16 @@ def test_a_saved_causal_model_comes_back(scan_layers, tmp_path):
   assert hj.load(tmp_path / 'exact')[0] == hj.ExactModel(V, causal=True)
 
 
-def test_a_saved_prompt_on_a_causal_model_predicts_the_same_and_is_no_adapter(tmp_path):
-  head = hj.Linear(2, position=-1)
-  tuner = Tuner(hj.BertModel(CAUSAL), head, Prompt(2, 0.5, place=-1))
-  params = random_params(CAUSAL)
-  trainable = jax.tree.map(lambda x: np.asarray(x)[None], tuner.init(jax.random.key(3), params, TEXTS))
-  before = hj.Tuned(trainable, 0.5, tuner, params, hidden=-1)
+def test_a_saved_suffix_predicts_the_same_and_is_no_adapter(tmp_path):
+  """A suffix and its head, by `predict` with [MASK] at the end and by the whole sequence, before saving and after."""
+  model, params, head = hj.BertModel(CAUSAL), random_params(CAUSAL), hj.Linear(2, position=-1)
+  prompt = np.random.default_rng(4).normal(size=(2, 8)).astype(np.float32)
+  parameters = LinearHead(np.random.default_rng(5).normal(size=(V, 2)).astype(np.float32), np.zeros(2, np.float32))
+  trainable = jax.tree.map(lambda x: x[None], {'head': parameters, 'prompt': prompt})
+  before = hj.Tuned(trainable, 0.5, Tuner(model, head, Prompt(2, 0.5, place=-1)), params, hidden=-1)
   before.save(tmp_path / 'tuned')
   after = hj.load_tuned(tmp_path / 'tuned')
   assert (after.tuner, after.hidden) == (before.tuner, -1) and not (tmp_path / 'tuned/adapter_config.json').exists()
-  assert after.predict(TEXTS).tolist() == before.predict(TEXTS).tolist()
+  rows = prepend(prompt, model.embed(params, np.where(np.arange(T) == T - 1, V, TEXTS)), T - 1)
+  scores = np.asarray(jax.jit(model.predict)(params, rows))[:, -1] @ parameters.weights
+  assert after.predict(TEXTS).tolist() == before.predict(TEXTS).tolist() == scores.argmax(-1).tolist()
