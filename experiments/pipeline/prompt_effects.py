@@ -40,14 +40,20 @@ def measured(
   effects = {}
   for name, prompts in kinds.items():
     moved = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
-    effects[name] = np.nanmean(in_blocks(moved, inputs, settings.measure.batch_size), axis=0)
-  same = {name: float(np.nanmean(values)) for name, values in effects.items() if name != 'tv_moved'}
+    effects[name] = in_blocks(moved, inputs, settings.measure.batch_size)
+  same: dict[str, Any] = {name: _mean(moved) for name, moved in effects.items() if name != 'tv_moved'}
   same |= {'tv_movable': None, 'forgetting': None}
   if not prompt.place:
     is_last = settings.downstream.hidden == 'last'
     delta = prefix_bound(distribution, inputs, causal=is_last).mean(0).tolist()
     same |= {'tv_movable': delta[position], 'forgetting': delta if is_last else None}
-  return [{'tv_moved': float(value), **same} for value in effects['tv_moved']]
+  return [{'tv_moved': _mean(moved), **same} for moved in effects['tv_moved'].T]
+
+
+def _mean(moved: np.ndarray) -> float | None:
+  """The mean over pairs of a prompt and a text that are possible; None if none is."""
+  possible = moved[~np.isnan(moved)]
+  return float(possible.mean()) if possible.size else None
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -58,7 +58,7 @@ def _of_block(hmm: HMM, causal: bool, tokens: np.ndarray) -> np.ndarray:
   for row in likelihoods_TxBxH[:0:-1]:
     after.append(after[-1] if causal else _scaled((row * after[-1]) @ A.T))
   # The chain itself, and one start in each state.
-  alpha_BxSxH = np.broadcast_to(np.vstack([pi, np.eye(len(pi))]), (len(tokens.T[0]), len(pi) + 1, len(pi)))
+  alpha_BxSxH = np.broadcast_to(np.vstack([pi, np.eye(len(pi))]), (len(tokens), len(pi) + 1, len(pi)))
   delta = []
   for row, beta in zip(likelihoods_TxBxH, reversed(after)):
     state_probs = _scaled(alpha_BxSxH * beta[:, None])
