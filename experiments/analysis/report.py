@@ -320,7 +320,7 @@ def _nearest_cells(rows: pd.DataFrame) -> Row:
 
 
 def _moved_cells(rows: pd.DataFrame) -> Row:
-  """How far tuned, text and random prompts move each model, and how far any prefix moves the exact one."""
+  """Distances by which tuned, text and random prompts move each model, and by which any prefix moves the exact one."""
   if 'tv_moved' not in rows:
     return {}
   cells, kinds = Row(), {'tv_moved': 'tuned', 'tv_moved_by_text': 'text', 'tv_moved_by_random': 'random'}

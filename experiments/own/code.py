@@ -94,7 +94,9 @@ def check_model(name: str, distribution: Distribution, key: Array, hidden: str) 
     hash(model)
     probs = np.asarray(token_probs(model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
-  require(not getattr(model, 'causal', False) or hidden == 'last', 'downstream.hidden', hidden, "'last' for a causal model")
+  require(
+    not getattr(model, 'causal', False) or hidden == 'last', 'downstream.hidden', hidden, "'last' for a causal model"
+  )
   valid = f'one whose predictions at one position of {len(texts)} texts have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
   # Predictions for a text that cannot occur are 0.

@@ -1,4 +1,4 @@
-"""How far prompts move predictions at the [MASK]: tuned ones, ones of text, random ones, and any prefix at all."""
+"""Distances by which prompts move predictions at the [MASK]: tuned ones, text, random ones, and any prefix at all."""
 
 from collections.abc import Sequence
 import functools

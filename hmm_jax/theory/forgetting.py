@@ -1,4 +1,4 @@
-"""How far a prefix can move an exact prediction: not further than what the text does not forget of its first state.
+"""A prefix moves an exact prediction by at most what the text does not forget of its first state.
 
 Let u be a prefix of any length, tokens or rows in [0, 1]^H, and x a text. The unnormalised law of the state after it
 is alpha = (A^T D_{x_n}) ... (A^T D_{x_1}) pi_u, where D_x is the diagonal matrix of a token's likelihoods and rows of
