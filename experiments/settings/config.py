@@ -176,6 +176,10 @@ def expanded(
     if lists and len(grid) == 1:
       count = len(trials(grid[0])) * math.prod(map(len, lists.values()))
       require(count <= lists_lib.MOST, 'the number of trials of the grid', count, f'at most {lists_lib.MOST:,}')
+  for name in lists.keys() & set(lists_lib.GIVEN):
+    # The same content by two names would make every record twice.
+    contents = {getattr(settings, name).rpartition('-')[2] for settings in grid}
+    require(len(contents) == len(lists[name]), name, lists[name], 'a list without two names of one content')
   return grid
 
 

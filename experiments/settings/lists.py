@@ -15,8 +15,10 @@ MOST = 10_000
 # Values by the dotted name of a field.
 Lists = dict[str, tuple[Any, ...]]
 
+# Fields that name files, each NAME-DIGEST once they are read.
+GIVEN = ('distribution', 'corpus_file', 'pretrained_from')
 # Fields outside the groups that decide records; a process has one value of the last.
-_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'fast_compilation')
+_ALONE = ('seed', *GIVEN, 'model', 'own_head', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
 # Every record names these.
 _NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
@@ -47,7 +49,7 @@ def takes(name: str, field: dataclasses.Field) -> bool:
 
 def split(name: str, field: dataclasses.Field, text: str) -> tuple[Any, ...]:
   """The values in a text for a field that takes a list; () if it is a single one, such as a file with a comma."""
-  is_path = name in ('distribution', 'corpus_file', 'pretrained_from') and os.path.exists(os.path.expanduser(text))
+  is_path = name in GIVEN and os.path.exists(os.path.expanduser(text))
   return () if is_path or ',' not in text else tuple(_value(part.strip(), field) for part in text.split(','))
 
 

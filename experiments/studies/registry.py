@@ -9,14 +9,14 @@ import ml_collections
 
 from experiments.settings import config as config_lib
 
-# The paper's own protocol, whose records `--mode=verify` runs again.
+# Grids of trials, whose records `--mode=verify` runs again.
 _GRID = 'studies.grids', 'settings.grid:Settings'
 # The module of STUDY, and the class of settings, apart from code that plots and fits.
 _PLACES = {
   'prompt_vs_head': _GRID,
   'memory_vs_vanilla': _GRID,
   'memory_cells': _GRID,
-  'beyond': _GRID,
+  'beyond': ('studies.beyond', 'settings.grid:Settings'),
   'next_token': _GRID,
   'plateau': ('studies.plateau', 'studies.settings:PlateauSettings'),
   'hard_tasks': ('studies.hard_tasks', 'studies.settings:PlateauSettings'),
@@ -24,10 +24,11 @@ _PLACES = {
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
   'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
+  'belief_states': ('studies.belief_states.study', 'studies.settings:BeliefSettings'),
   'which_theorem': ('studies.which_theorem.study', 'studies.which_theorem.settings:WhichTheoremSettings'),
   'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
-GRIDS = tuple(name for name, places in _PLACES.items() if places == _GRID)
+GRIDS = tuple(name for name, (_, settings) in _PLACES.items() if settings == _GRID[1])
 
 
 class _Imported(collections.UserDict[str, Any]):

@@ -69,7 +69,7 @@ def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   """The arrays of a safetensors file; raises ValueError with the path if it is damaged or has other numbers."""
-  with readable(path, _INTACT), open_regular(path, _MAX_ARRAYS) as file:
+  with readable(path, f'{_INTACT} of {", ".join(_DTYPES)} arrays'), open_regular(path, _MAX_ARRAYS) as file:
     return {
       name: np.frombuffer(view['data'], _DTYPES[view['dtype']]).reshape(view['shape'])
       for name, view in safetensors.deserialize(file.read())

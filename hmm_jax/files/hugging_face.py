@@ -102,15 +102,14 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   >>> bert_of(config_of(bert)) == bert
   True
   """
-  own = config.get('hmm_jax', _OURS_ALONE[0])
+  own, causal = config.get('hmm_jax', _OURS_ALONE[0]), config.get('architectures') == _KINDS[True]['architectures']
+  config = {**_FIXED, 'is_decoder': False, **config}
+  # First what a config of another kind lacks.
+  for name, valid in {**_KINDS[causal], **_FIXED}.items():
+    _check(config, name, valid)
   sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
   sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
-  causal = config.get('architectures') == _KINDS[True]['architectures']
-  fixed = {**_FIXED, **_KINDS[causal], 'attention_probs_dropout_prob': sizes['dropout_rate']}
-  config = {**_FIXED, 'is_decoder': False, **config}
-  for name, valid in fixed.items():
-    if config.get(name) != valid:
-      raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
+  _check(config, 'attention_probs_dropout_prob', sizes['dropout_rate'])
   if own not in _OURS_ALONE:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
   if sizes['width'] % sizes['num_heads']:
@@ -119,6 +118,11 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
     )
   own = {**own, 'dtype': _DTYPES[own['dtype']]}
   return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **own, causal=causal)
+
+
+def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
+  if config.get(name) != valid:
+    raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
 
 
 def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:

@@ -71,7 +71,7 @@ def save_activations(
   X_{-i}] of the exact model, with the states of the memory's values if there is one.
 
   Args:
-    file: a path, to which numpy adds '.npz' if it lacks it, or an open binary file.
+    file: a path, to which numpy adds '.npz' if it lacks it, or an open binary file; an existing file is replaced.
     model: any `MaskedLM`.
     params: its parameters.
     tokens: [MASK] is V.

@@ -10,7 +10,7 @@ from hmm_jax._support.arguments import converted
 
 _CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
 # Markers and dashes, so that lines differ in print without colour.
-_MARKERS, _DASHES = 'os^Dv', ('-', '--', '-.', ':', '-')
+_MARKERS, _DASHES = 'os^DvP', ('-', '--', '-.', ':', (0, (6, 1)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 @converted
@@ -35,7 +35,7 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
   if beliefs.ndim != 2 or beliefs.shape[1] != 3:
     raise ValueError(f'beliefs have shape {beliefs.shape}; valid is [n, 3], of three states')
   ax = ax or _new_axes()
-  ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8)
+  ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8, linestyle='-', marker='')
   ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)
   ax.axis('off')
   ax.set_aspect('equal')
@@ -57,10 +57,10 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   """
   ax = ax or _new_axes()
   for number, (name, values) in enumerate(table.items()):
-    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 5])
+    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
     if isinstance(values, Mapping):
       means, halves = np.transpose([np.append(value, 0)[:2] for value in values.values()])
-      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 5], **style)
+      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 6], **style)
     else:
       mean, half = np.append(values, 0)[:2]
       ax.axhline(mean, **style)

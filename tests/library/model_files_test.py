@@ -99,6 +99,8 @@ def edited(path, **fields):
   ('fields', 'sentence'),
   (
     ({'architectures': ['GPT2LMHeadModel']}, r"architectures .*'GPT2LMHeadModel'.*; valid is \['BertForMaskedLM'\]"),
+    # As the settings of a run, of the same name.
+    ({'architectures': None, 'num_hidden_layers': None}, r'architectures of config.json is None; valid is'),
     ({'hidden_act': 'relu'}, "hidden_act of config.json is 'relu'; valid is 'gelu'"),
     ({'hidden_size': '12'}, "hidden_size of config.json is '12'; valid is a positive integer"),
     ({'num_hidden_layers': True}, 'num_hidden_layers of config.json is True; valid is a positive integer'),
@@ -188,6 +190,13 @@ def test_a_link_leads_to_its_folder_and_all_may_read_the_files(tmp_path):
   assert (tmp_path / 'link').is_symlink()
   modes = {path.stat().st_mode for path in (tmp_path / 'real').iterdir()}
   assert len(modes) == 1
+
+
+def test_arrays_of_integers_are_refused(folder):
+  state = load_file(folder / WEIGHTS)
+  save_file(state | {name: state[name].astype(np.int32) for name in ['cls.predictions.bias']}, folder / WEIGHTS)
+  with pytest.raises(ValueError, match="safetensors' cannot be read .'I32'.; valid is an intact file of F64, F32, F16"):
+    hj.load(folder)
 
 
 def test_a_transposed_kernel_is_written_in_the_order_of_its_rows(folder):

@@ -105,6 +105,8 @@ def test_a_file_may_have_a_comma_in_its_name(tmp_path, monkeypatch):
       'distribution=mess3,',
       r"^distribution is \('mess3', ''\); valid is a list of distinct values, none of them empty",
     ),
+    # As references of files that have been read.
+    ('distribution=mine-0a,yours-0a', '^distribution is .*; valid is a list without two names of one content$'),
     ('prompt.length=1,[2]', r"^at prompt.length=\[2\]: prompt.length is '\[2\]'; valid is an int"),
     ('seed=1,2 num_trials=5000', 'trials of the grid is 20000; valid is at most 10,000'),
   ],

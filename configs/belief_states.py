@@ -1,0 +1,35 @@
+"""Does a BERT hold the belief over hidden states, where a table of tokens does not, and does it use it?
+
+Plan, written down before the runs: docs/findings/belief_states.md.
+
+Command: python -m experiments.main --config=belief_states[:small|smoke]
+
+A part is a pretraining: three HMMs at each |H| and emission temperature, three pretrainings on mess3, three processes
+with a memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, a table of
+tokens, and shuffled beliefs. Activations are patched, and prompts tuned on the paper's draws.
+
+Cost: not measured yet.
+Expected: not run yet.
+"""
+
+import ml_collections
+
+from configs import base
+
+SCALES = base.SMALL_AND_SMOKE
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """`:small` (default) or `:smoke`; raises ValueError for another."""
+  config = base.get_config(scale)
+  config.update(experiment='belief_states', models=('bert',), methods=('head', 'prompt'), figures=())
+  config.figure = base.figure(width=5.6, height=4.4)
+  # HMMs that no other experiment has seen.
+  config.update(seed=470, num_trials=3, num_states=(30, 30, 30, 15), temperatures=(0.01, 0.1, 0.3, 0.1), num_texts=3000)
+  config.checkpoints = (150, 300, 450, 600)
+  # The texts that are read, of 25 tokens after 7 rows of a prompt, have the positions that BERT is pretrained on.
+  config.corpus.chunk_length, config.downstream.length, config.prompt.length = 32, 25, 7
+  if scale == 'smoke':
+    config.update(num_trials=1, num_states=(4, 6), temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))
+    config.corpus.chunk_length, config.downstream.length, config.prompt.length = 16, 9, 4
+  return config

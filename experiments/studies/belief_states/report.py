@@ -1,0 +1,149 @@
+"""Tables and figures of the study of belief states, from records."""
+
+from collections.abc import Callable
+
+from matplotlib.axes import Axes
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+
+from experiments.analysis import figures as figures_lib
+from experiments.analysis.statistics import holm, mean_interval, select, stratified
+from experiments.analysis.table import format_number, Table, table
+from experiments.studies.belief_states.measure import DESIGNS
+from experiments.studies.settings import BeliefSettings
+import hmm_jax as hj
+
+_CONTROLS = ['exact G', 'window', 'table', 'shuffled']
+
+
+def _ends(records: pd.DataFrame) -> pd.DataFrame:
+  """The records of controls and of the untrained and the trained model, whose readers have different names."""
+  rows = records[~records['step'].between(1, records['step'].max() - 1)]
+  return rows.assign(reader=np.where(rows['step'] == 0, 'untrained ', '') + rows['reader'])
+
+
+def _along(records: pd.DataFrame) -> pd.DataFrame:
+  """The records of layers, but for the embeddings, and of predictions at every checkpoint."""
+  return select(records, design='pooled').dropna(subset='step')[lambda of: of['reader'].str.match('layer|prediction')]
+
+
+def _means(title: str, rows: pd.DataFrame, field: str, place: str = 'design') -> Table:
+  """Means over HMMs by reader, a row for each process and place; controls stand last."""
+  cells = rows.pivot_table(field, ['process', place], 'reader', sort=False)
+  cells = cells[sorted(cells, key=_CONTROLS.__contains__)].map(lambda value: format_number(value, '.3g'))
+  return table(title, cells.reset_index().astype(str), 2)
+
+
+def _tests(ends: pd.DataFrame, settings: BeliefSettings) -> Table:
+  """The primary end points: geometric means over HMMs of ratios of KLs, tested against a bound."""
+  last, paper = f'layer_{settings.bert.num_layers}', f'_T{settings.hmm.emission_temperature:g}'
+  kl = ends[ends['process'].str.startswith('H')].pivot_table('kl', ['process', 'hmm'], ['design', 'reader'])
+  is_paper = kl.index.get_level_values('process').str.endswith(paper)
+  end_points = [
+    ('weak', 'pooled', last, 'table', 1),
+    ('weak', 'fixed', last, 'table', 1),
+    ('weak', 'pooled', 'window', last, 1),
+    ("the paper's", 'pooled', 'table', last, 1),
+    ('all', 'pooled', last, f'untrained {last}', 1),
+    ('all', f'{last} patched', 'encoding', 'none', 0.05),
+    ('all', 'layer_1 patched', 'encoding', 'none', 0.5),
+    ('all', f'{last} patched', 'none', 'complement', 1 / 0.9),
+  ]
+  hmms = {'weak': ~is_paper, "the paper's": is_paper, 'all': is_paper | True}
+  ratios = [np.log(kl[place, above] / kl[place, below] / bound) for _, place, above, below, bound in end_points]
+  means = [
+    stratified([of for _, of in values[hmms[which]].groupby('process')])
+    for values, (which, *_) in zip(ratios, end_points)
+  ]
+  frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
+  frame['ratio'] = [
+    '{:.2g} [{:.2g}, {:.2g}]'.format(*bound * np.exp([mean.mean, *mean.ends]))
+    for mean, bound in zip(means, frame['expected below'])
+  ]
+  frame['p, Holm'] = holm([mean.p_value for mean in means])
+  forms = {'expected below': '{:.3g}'.format, 'p, Holm': '{:.2g}'.format}
+  title = 'Primary end points: ratios of KL, geometric means [95% intervals over HMMs], stratified by process'
+  return table(title, frame.assign(**{name: frame[name].map(form) for name, form in forms.items()}), 4)
+
+
+def tables(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, Table]:
+  """All tables, only from records."""
+  ends = _ends(records)
+  probed = ends[ends['design'].isin(DESIGNS) & ~ends['reader'].str.endswith('prediction')]
+  r_squared = probed.assign(value=probed['r_squared'].fillna(probed['largest']))
+  moved = records.melt(['process', 'reader'], ['distance', 'distance_prompted', 'shift'], 'measure').dropna()
+  return {
+    'tests': _tests(ends, settings),
+    'kl': _means('KL of a softmax probe, or of a table, in nats', probed, 'kl'),
+    'r_squared': _means('R^2 of an affine probe, or of a table; exact: mean largest probability', r_squared, 'value'),
+    'patches': _means(
+      "KL to the exact prediction from another text's belief, as a share of that of no patch",
+      ends[ends['design'].str.endswith('patched')],
+      'share',
+    ),
+    'along': _means("Along pretraining, pooled: KL as a share of a constant's", _along(records), 'share', 'step'),
+    'prompts': _means('Under a tuned prompt', moved, 'value', 'measure'),
+  }
+
+
+@figures_lib.styled
+def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplotlib.figure.Figure]:
+  """All figures, only from records."""
+  ends = _ends(records)
+  # A [MASK] has one embedding in all texts.
+  points = select(ends, hmm=0).dropna(subset='points')[lambda rows: ~rows['reader'].str.contains('embeddings')]
+  drawn = {
+    'layers': (select(ends, design='pooled'), 'process', _draw_layers),
+    'along': (_along(records), 'process', _draw_along),
+    'patches': (ends[ends['design'].str.endswith('patched')], 'design', _draw_patches),
+    'simplex': (points.assign(exact=[points['points'].iloc[0]] * len(points)), 'reader', _draw_simplex),
+  }
+  return {name: _figure(records, settings, *each) for name, each in drawn.items()}
+
+
+def _figure(
+  records: pd.DataFrame, s: BeliefSettings, rows: pd.DataFrame, by: str, draw: Callable[[Axes, pd.DataFrame], object]
+) -> matplotlib.figure.Figure:
+  """A panel for each value of a field, at most four side by side."""
+  groups = rows.groupby(by, sort=False)
+  columns = min(len(groups), 4)
+  figure, grid = figures_lib.panels(s.figure, columns, -(-len(groups) // columns))
+  for axes in grid[len(groups) :]:
+    axes.axis('off')
+  for axes, (title, of_panel) in zip(grid, groups):
+    draw(axes, of_panel)
+    axes.set_title(title)
+    axes.label_outer()
+  figures_lib.finish(figure, records)
+  return figure
+
+
+def _draw_layers(axes: Axes, rows: pd.DataFrame) -> None:
+  """A line of the trained and one of the untrained model, and controls as bands."""
+  means = {reader: mean_interval(values) for reader, values in rows.groupby('reader', sort=False)['kl']}
+  # Two values or less have no interval.
+  pairs = {reader: (mean.mean, np.nan_to_num(mean.half_width)) for reader, mean in means.items()}
+  layers = [reader for reader in pairs if reader.startswith(('embeddings', 'layer'))]
+  lines = {
+    name: {layer.replace('embeddings', 'emb.'): pairs[name + layer] for layer in layers} for name in ('', 'untrained ')
+  }
+  bands = {name: pairs[name] for name in _CONTROLS}
+  hj.plots.layers({'trained': lines[''], 'untrained': lines['untrained ']} | bands, axes).get_legend().remove()
+  axes.set(ylabel='KL of the belief (nats)', yscale='log')
+
+
+def _draw_along(axes: Axes, rows: pd.DataFrame) -> None:
+  means = rows.pivot_table('share', 'step', 'reader')
+  axes.plot(means.index, means, label=list(means))
+  axes.set(xlabel='pretraining step', ylabel="KL, as a share of a constant's")
+
+
+def _draw_patches(axes: Axes, rows: pd.DataFrame) -> None:
+  rows.pivot_table('share', 'reader', 'process', sort=False).drop('none').plot.barh(ax=axes, legend=False)
+  axes.set(xlabel='KL, as a share of no patch', ylabel='')
+
+
+def _draw_simplex(axes: Axes, rows: pd.DataFrame) -> None:
+  points, colours = (np.array(rows[field].iloc[0]) for field in ('points', 'exact'))
+  hj.plots.simplex(points, colours, axes)

@@ -1,0 +1,56 @@
+"""The end points of the plan past the paper, from records with known differences."""
+
+import pandas as pd
+import pytest
+
+from experiments.studies import beyond
+
+
+def records_of(*fits, sizes=(25,), trials=3, **fields):
+  """Two tasks of each HMM; a fit is (model, method, accuracy), and each HMM and task shifts all accuracies alike."""
+  return pd.DataFrame(
+    dict(num_states=size, trial=trial, task=task, model=model, method=method, **fields)
+    | {'accuracy': accuracy + (0.03 * trial - 0.05 * task if model != 'none' else 0)}
+    for size in sizes
+    for trial in range(trials)
+    for task in (0, 1)
+    for model, method, accuracy in fits
+  )
+
+
+def test_an_end_point_is_over_its_own_sizes():
+  """A fit without the one that it is compared with gives none."""
+  fits = ('bert', 'masks_converged', 0.9), ('bert', 'head_whitened', 0.7), ('exact', 'prompt', 0.7)
+  records = pd.concat([records_of(*fits, sizes=(25, 30)), records_of(*fits[::-1], ('bert', 'masks', 0), sizes=(10,))])
+  (row,) = beyond._of_masks(records)
+  assert (row['end point'], row['|H|'], row['n'], row['difference']) == ('1', '25, 30', '6', '20.0 ± 0.0')
+
+
+def test_partitions_of_one_hmm_count_once():
+  """HMMs 0, 3 and 4 are those whose posterior is no point mass."""
+  parts = [
+    records_of(('exact', 'prompt_refit', 0.7 + gain), ('exact', 'head_whitened', 0.7), trials=5, **at)
+    for gain, classes, partition in ((0.0, 0, 0), (0.1, 2, 0), (0.3, 2, 1))
+    for at in [{beyond._CLASSES: classes, 'downstream.partition': partition}]
+  ]
+  records = pd.concat(parts, ignore_index=True)
+  records.loc[(records['trial'] == 1) & (records['method'] == 'prompt_refit'), 'accuracy'] -= 0.1
+  rows = {(row['end point'], row['difference of'][-11:]): row for row in beyond._of_classes(records)}
+  assert {key: (row['n'], row['difference'][:4]) for key, row in rows.items()} == {
+    ('9', 'all classes'): ('2', '-5.0'),
+    ('9', ', 2 classes'): ('2', '15.0'),
+    ('7, 8', 'all classes'): ('3', '0.0 '),
+    ('7, 8', ', 2 classes'): ('3', '20.0'),
+  }
+
+
+def test_a_lead_is_over_the_better_reader_of_tokens_at_each_temperature():
+  readers = ('none', 'table', 0.8), ('none', 'tokens', 0.6)
+  parts = [
+    records_of(('exact', 'prompt', 0.9 - loss), *readers, **{'hmm.emission_temperature': temperature})
+    for temperature, loss in ((0.01, 0.1), (0.3, 0.2))
+  ]
+  rows = beyond._of_temperatures(pd.concat(parts))
+  assert [list(row.values())[:2] for row in rows] == [['25', '0.01'], ['25', '0.3']]
+  # The shifts of a model have mean 0.005.
+  assert [float(row['prompt, exact'].split()[0]) for row in rows] == pytest.approx([0.5, -9.5])
