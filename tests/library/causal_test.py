@@ -34,10 +34,11 @@ def seen(count):
 
 @pytest.mark.parametrize('scan_layers', (False, True))
 def test_no_prediction_moves_at_or_before_a_changed_token(scan_layers):
-  """Rows 0 to j keep their bits if token j changes, and row j + 1 moves, for every j."""
+  """Rows 0 to j keep their bits if token j changes, and row j + 1 moves, for every j, asked for by position or not."""
   bert = CAUSAL.clone(num_layers=2, scan_layers=scan_layers)
   texts = np.concatenate([TEXTS[:1], np.where(np.eye(T, dtype=bool), (TEXTS[0] + 1) % V, TEXTS[0])])
-  first, *changed = np.asarray(hj.token_probs(hj.BertModel(bert), random_params(bert), texts))
+  positions = None if scan_layers else np.tile(np.arange(T), (T + 1, 1))
+  first, *changed = np.asarray(hj.token_probs(hj.BertModel(bert), random_params(bert), texts, positions))
   for j, rows in enumerate(changed):
     np.testing.assert_array_equal(rows[: j + 1], first[: j + 1])
     assert (np.abs(rows - first)[j + 1 : j + 2] > 1e-6).all()
