@@ -51,7 +51,7 @@ def values(*several: Any) -> ml_collections.FieldReference:
 
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
   """The fields of a BERT, computed as suits a CPU."""
-  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', attention='xla', scan_layers=False)
+  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', attention='xla', scan_layers=False, causal=False)
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -160,13 +160,14 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
   config.pretrain = masked_lm(**steps, checkpoint_every=150, measure_every=150)
   config.pretrain.update(optimizer='muon', **defaults.CORRUPTION)
   sizes = dict(num_inputs=defaults.NUM_INPUTS, batch_size=defaults.INPUTS_AT_A_TIME)
-  config.measure = group(num_chunks=256, num_documents=16, **sizes)
+  config.measure = group(num_chunks=256, num_documents=16, prompts=0, **sizes)
 
 
 def _tasks(config: ml_collections.ConfigDict) -> None:
   """The downstream tasks and the tuning of each method."""
   texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
   config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
+  config.downstream.hidden = 'first'
   config.downstream.update(token_classes=0, partition=0)
   config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)

@@ -34,7 +34,7 @@ from hmm_jax.files import tuned as tuned_files
 from hmm_jax.files.folders import Path
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
-from hmm_jax.models.masking import Corruption
+from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import tasks, tuner as tuner_lib
 from hmm_jax.tuning.heads import check_head, Head, Linear
@@ -55,6 +55,8 @@ def pretrain(
 ) -> tuple[BertModel, Any]:
   """Pretrain a BERT on text of a distribution by masked language modelling; return the model and its parameters.
 
+  A causal one is pretrained by next-token prediction.
+
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides the text, the first parameters and every step.
@@ -62,7 +64,8 @@ def pretrain(
     bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
       mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
-      texts: `kl_at_mask` in nats and `tv_at_mask`, total variation. Nothing is measured if None.
+      texts, their first token, or their last for a causal BERT: `kl_at_mask` in nats and `tv_at_mask`, total variation.
+      Nothing is measured if None.
 
   Raises:
     ValueError: the distribution or `steps` is not valid, or `bert` is for another vocabulary.
@@ -86,8 +89,9 @@ def pretrain(
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
   model, state = BertModel(bert.clone(dtype=jnp.float32, attention='xla')), init(key_params)
   if report:
-    inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH)
-    ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), **_AT_A_TIME)
+    hidden = -1 if bert.causal else 0
+    inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
+    ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
   call = lambda state: train_steps(state, chunks, key_steps)
   calls = pretraining.training_calls(call, state, steps_per_call, steps)
   for step, state, loss in calls:
@@ -101,7 +105,7 @@ def pretrain(
 def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
   """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
   muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
-  corruption = Corruption(bert.num_tokens, **defaults.CORRUPTION)
+  corruption = next_token(bert.num_tokens) if bert.causal else Corruption(bert.num_tokens, **defaults.CORRUPTION)
   return pretraining.make_programs(
     bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
@@ -111,12 +115,13 @@ class DownstreamTask(NamedTuple):
   """A classification of texts by the exact posterior, whatever model is tuned for it.
 
   Attributes:
-    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}]; or [C, M], of a memory's
-      first cell.
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the masked token i; or
+      [C, M], of a memory's first cell.
     key: decides the texts, where tuning starts and the order of its inputs.
-    length: tokens of a text, the first of which is masked.
+    length: tokens of a text, one of which is masked.
     num_train: training texts.
     num_test: test texts.
+    hidden: position of the masked token: 0, the first, or -1, the last, as causal models need it.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -131,9 +136,10 @@ class DownstreamTask(NamedTuple):
   length: int = defaults.LENGTH
   num_train: int = defaults.NUM_TRAIN
   num_test: int = defaults.NUM_TEST
+  hidden: int = 0
 
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs [n, T] from `hmm` whose first token is [MASK], and their labels [n]; training texts first.
+    """Inputs [n, T] from `hmm` with [MASK] at `hidden`, and their labels [n]; training texts first.
 
     Raises ValueError where `task_weights` do not fit the distribution.
     """
@@ -148,12 +154,14 @@ class DownstreamTask(NamedTuple):
 
 
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
-  """The inputs of a task and the posterior of its labels: P[H_1 | X_{-1}] [n, H], or that of a first cell [n, M]."""
+  """The inputs of a task and the posterior of its labels: P[H_i | X_{-i}] [n, H], or that of a first cell [n, M]."""
   for name in ('length', 'num_train', 'num_test'):
     arguments.check_size(name, getattr(task, name))
+  if task.hidden not in (0, -1):
+    raise ValueError(f'hidden is {task.hidden}; valid are 0, the first token, and -1, the last')
   key_texts, _ = jax.random.split(task.key)
-  inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length)
-  return np.asarray(inputs), tasks.label_probs(hmm, inputs)
+  inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length, task.hidden)
+  return np.asarray(inputs), tasks.label_probs(hmm, inputs, hidden=task.hidden)
 
 
 def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
@@ -169,7 +177,7 @@ def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides mu and all else of the task.
-    **sizes: `length`, `num_train` and `num_test` of `DownstreamTask`.
+    **sizes: `length`, `num_train`, `num_test` and `hidden` of `DownstreamTask`.
 
   Raises:
     ValueError: 1000 draws gave all training texts one label, or the distribution is not valid.
@@ -190,6 +198,7 @@ class Tuned:
     accuracy: the share of test texts that are classified correctly.
     tuner: what was trained.
     params: the model's parameters.
+    hidden: position of the token that is masked, 0 or -1.
 
   >>> import hmm_jax as hj
   >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
@@ -203,6 +212,7 @@ class Tuned:
   accuracy: float
   tuner: tuner_lib.Tuner = dataclasses.field(repr=False)
   params: Any = dataclasses.field(repr=False)
+  hidden: int = 0
 
   @property
   def head(self) -> Any:
@@ -215,7 +225,7 @@ class Tuned:
     return self.trainable['prompt'][0]
 
   def predict(self, tokens: Array | np.ndarray) -> np.ndarray:
-    """The class [n] of each text [n, T], whose first token is masked if it is not.
+    """The class [n] of each text [n, T], whose token at `hidden` is masked if it is not.
 
     Raises ValueError at an id that is neither in the vocabulary nor [MASK].
     """
@@ -225,7 +235,7 @@ class Tuned:
     if tokens.ndim != 2:
       raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
     with jax.default_matmul_precision('float32'):
-      inputs = np.asarray(tasks.mask_first(tokens, num_tokens))
+      inputs = np.asarray(tasks.hide(tokens, num_tokens, self.hidden))
       features = tuner_lib.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
       rest, frozen = self.tuner.after_features(self.params)
       return np.asarray(tuner_lib.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
@@ -233,8 +243,9 @@ class Tuned:
   def save(self, directory: Path) -> None:
     """Write the prompt and the head to a new folder, with the frozen model in its folder `model`.
 
-    On a BERT the prompt is a PEFT adapter: `PeftModel.from_pretrained(model, directory)`, where `model` is that of the
-    folder `model` in transformers. Its output has P rows in front, and a linear head reads the probabilities of row P.
+    On a masked BERT the prompt is a PEFT adapter: `PeftModel.from_pretrained(model, directory)`, where `model` is that
+    of the folder `model` in transformers. Its output has P rows in front, and a linear head of the first token reads
+    the probabilities of row P.
 
     Raises:
       ValueError: the model or the head is of a class of your own, or the folder is not empty; nothing is left then.
@@ -249,7 +260,7 @@ class Tuned:
     (2, 3)
     """
     trainable = jax.tree.map(lambda x: x[0], self.trainable)
-    tuned_files.save_tuned(directory, self.tuner, self.params, trainable, self.accuracy)
+    tuned_files.save_tuned(directory, self.tuner, self.params, trainable, self.accuracy, self.hidden)
 
 
 def load_tuned(directory: Path) -> Tuned:
@@ -263,8 +274,8 @@ def load_tuned(directory: Path) -> Tuned:
   Traceback (most recent call last):
   FileNotFoundError: [Errno 2] No such file or directory: 'tuned/model/config.json'
   """
-  tuner, params, trainable, accuracy = tuned_files.load_tuned(directory)
-  return Tuned(jax.tree.map(lambda x: x[None], trainable), accuracy, tuner, params)
+  tuner, params, trainable, accuracy, hidden = tuned_files.load_tuned(directory)
+  return Tuned(jax.tree.map(lambda x: x[None], trainable), accuracy, tuner, params, hidden)
 
 
 def _check_params(model: MaskedLM, params: Any) -> None:
@@ -303,7 +314,8 @@ def tune(
     report: called after every epoch with the steps so far and its mean `train_loss` in nats.
 
   Raises:
-    ValueError: `task_weights` or the model's vocabulary do not fit `hmm`, or the distribution is not valid.
+    ValueError: `task_weights` or the model's vocabulary do not fit `hmm`, the distribution is not valid, or a causal
+      model is to predict a first token, before which there is nothing.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj
@@ -315,11 +327,13 @@ def tune(
   hmm, params = map(arguments.distribution, (hmm, params))
   arguments.check_vocabulary(model, hmm)
   arguments.check_size('prompt_length', prompt_length, 0)
+  if model.causal and not task.hidden:
+    raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
   _check_params(model, params)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
   prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
-  head = head or Linear(len(task.task_weights))
+  head = head or Linear(len(task.task_weights), position=task.hidden)
   check_head(head, len(task.task_weights), model.num_tokens, task.length)
   tuner = tuner_lib.Tuner(model, head, prompt)
   _, key_tuning = jax.random.split(task.key)
@@ -331,6 +345,6 @@ def tune(
     for state, losses in tuner_lib.fit(jax.random.split(key_tuning), tuner, schedule, params, examples):
       if report and losses is not None:
         report(int(state.step), {'train_loss': float(losses[0])})
-  tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)
+  tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params, task.hidden)
   is_right = tuned.predict(inputs[task.num_train :]) == labels[task.num_train :]
   return dataclasses.replace(tuned, accuracy=float(is_right.mean()))

@@ -92,6 +92,10 @@ _TITLES = {
   ),
   'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
   'nearest_tokens': 'Test labels in percent that change if only the k tokens nearest the [MASK] are kept',
+  'moved': (
+    'Total variation in percent by which prompts move the prediction at the [MASK], mean [95% interval]; any: the most '
+    'that any prompt before the text moves the exact one'
+  ),
   'diagnostics': "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
 }
 
@@ -136,6 +140,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'controls': lambda rows: _control_cells(rows, main) if has_controls else {},
     'head_sizes': _size_cells,
     'nearest_tokens': _nearest_cells,
+    'moved': _moved_cells,
     'diagnostics': lambda rows: _method_cells(rows, beyond),
   }
   rows: dict[str, list[Row]] = {
@@ -312,6 +317,18 @@ def _nearest_cells(rows: pd.DataFrame) -> Row:
   """The shares of labels of one distribution that change, by the number of tokens kept."""
   shares = changed_shares(rows).mean()
   return {f'k = {count}': format_number(share, '.1f') for count, share in shares.items()}
+
+
+def _moved_cells(rows: pd.DataFrame) -> Row:
+  """Distances by which tuned, text and random prompts move each model, and by which any prefix moves the exact one."""
+  if 'tv_moved' not in rows:
+    return {}
+  cells, kinds = Row(), {'tv_moved': 'tuned', 'tv_moved_by_text': 'text', 'tv_moved_by_random': 'random'}
+  for (method, model), group in rows[rows['tv_moved'].notna()].groupby(['method', 'model'], sort=False):
+    name = f'{METHODS[method].label}\n{MODEL_NAMES[model]}'
+    cells |= {f'{name}\n{kind}': str(statistics.percent(group, field)) for field, kind in kinds.items()}
+  bounded = rows[rows['tv_movable'].notna()]
+  return cells | ({'any': str(statistics.percent(bounded, 'tv_movable'))} if len(bounded) else {})
 
 
 def _name_of(place: Place, places: Places) -> Row:

@@ -80,8 +80,11 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   return model, jax.device_put(params, device)
 
 
-def check_model(name: str, distribution: Distribution, key: Array) -> None:
-  """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts."""
+def check_model(name: str, distribution: Distribution, key: Array, hidden: str) -> None:
+  """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts.
+
+  A causal one can predict the `hidden` token of a text only if that is the last.
+  """
   num_tokens = distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
   texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
@@ -91,6 +94,9 @@ def check_model(name: str, distribution: Distribution, key: Array) -> None:
     hash(model)
     probs = np.asarray(token_probs(model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
+  require(
+    not getattr(model, 'causal', False) or hidden == 'last', 'downstream.hidden', hidden, "'last' for a causal model"
+  )
   valid = f'one whose predictions at one position of {len(texts)} texts have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
   # Predictions for a text that cannot occur are 0.

@@ -16,8 +16,8 @@ from hmm_jax.distributions.hmm import chunk_start, Distribution
 from hmm_jax.models import bayes_gap, masking
 from hmm_jax.models.model import MaskedLM
 
-# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
-# on documents with one at each position in turn.
+# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK], and on documents
+# with one at each position in turn. A causal model is measured at every position of chunks and of documents.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
 # Fields of records that `measure` fills: the number of the ideal and the field of its `Gap`.
 _MEASURES = {
@@ -43,11 +43,16 @@ def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) 
   """The ideal model's predictions on what pretrained models are measured on."""
   settings, measure = trial.settings, trial.settings.measure
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
-  chunks = measure.num_chunks, settings.corpus, settings.pretrain.corruption(settings.hmm.num_tokens)
+  chunks = measure.num_chunks, settings.corpus, settings.corruption
+  size, hidden = measure.batch_size, settings.downstream.hidden_position
+  if settings.bert.causal:
+    over_positions = jax.device_get(bayes_gap.ideal_next_tokens(distribution, downstream.documents))
+  else:
+    over_positions = bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=size)
   return (
     jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *chunks)),
-    bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
-    bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
+    bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=size, hidden=hidden),
+    over_positions,
   )
 
 
@@ -58,4 +63,6 @@ def ideal_on_chunks(
   """The ideal predictions on corrupted chunks, of the distribution as seen from a chunk's start."""
   at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
   chunks = hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
+  if corruption == masking.next_token(corruption.num_tokens):
+    return bayes_gap.ideal_next_tokens(at_chunk, chunks)
   return bayes_gap.ideal_under_corruption(jax.random.fold_in(key, 1), at_chunk, corruption, chunks)

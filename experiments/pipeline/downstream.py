@@ -71,9 +71,10 @@ def draw(
   d, reads_cells = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
-  inputs, documents = jax.device_get(tasks_lib.draw_texts(key, distribution, **sizes))
+  texts = jax.device_get(tasks_lib.draw_texts(key, distribution, **sizes, hidden=d.hidden_position))
+  inputs, documents = texts
   label_probs: Callable[[np.ndarray], np.ndarray] = functools.partial(
-    tasks_lib.label_probs, distribution, cell=settings.memory.label_cell
+    tasks_lib.label_probs, distribution, cell=settings.memory.label_cell, hidden=d.hidden_position
   )
   if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
     label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)
@@ -125,7 +126,8 @@ def nested_classes(order: list[int], count: int) -> tuple[int, ...]:
 
 def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
   """Concentration of P[H_i | X_{-i}] at each position of inputs [n, T], as `Downstream.concentration` defines it."""
-  represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
+  exact = ExactModel(distribution.num_tokens, settings.bert.causal)
+  represent = functools.partial(representation, exact, distribution)
   joint = in_blocks(represent, inputs, settings.measure.batch_size)
   # P[H_i | X_{-i}], [n, T, H], summed over memory configurations.
   state_probs = joint.reshape(*joint.shape[:2], -1, point.num_states).sum(-2)

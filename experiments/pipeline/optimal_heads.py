@@ -62,12 +62,12 @@ class Fitted(NamedTuple):
   fields: dict[str, Any]
 
 
-def exact_probs(distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
-  """The exact G [n, V] at the [MASK] of inputs [n, T] in float64, for fits in float64.
+def exact_probs(distribution: Distribution, inputs: np.ndarray, hidden: int = 0) -> np.ndarray:
+  """The exact G [n, V] at the [MASK] of inputs [n, T], position `hidden`, in float64, for fits in float64.
 
   Float32 G hides directions in which rows of W differ by less than its rounding.
   """
-  states = tasks_lib.first_state_probs(distribution, inputs)
+  states = tasks_lib.hidden_state_probs(distribution, inputs, hidden)
   return states @ np.asarray(distribution.joint_emission_matrix, np.float64)
 
 
@@ -75,7 +75,7 @@ def exact_law_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, masks:
   """The exact law of k [MASK]s before inputs [n, T], as in `tuning.mask_laws`, in float64."""
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
   last = masks_as_one_token(hmm, masks, joint)
-  return tasks_lib.first_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
+  return tasks_lib.hidden_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
 
 
 def converged_head(settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
@@ -184,7 +184,7 @@ def heads_on_test(
   masked state is exactly linear in G, its head competes too, on inputs whose label is certain despite rounding.
   """
   splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
-  states = tasks_lib.first_state_probs(distribution, inputs)
+  states = tasks_lib.hidden_state_probs(distribution, inputs)
   probs = states @ np.asarray(distribution.joint_emission_matrix, np.float64)
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
   reach = reachable(hmm, inputs.shape[1] - 1)

@@ -119,7 +119,7 @@ def compiled(
   return pretraining_lib.make_programs(
     bert,
     settings.gradient_transformation(num_steps),
-    settings.corruption(bert.num_tokens),
+    settings.corruption(bert.num_tokens, bert.causal),
     batch_size=settings.batch_size,
     steps_per_call=settings.steps_per_call,
     mesh=mesh,

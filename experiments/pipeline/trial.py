@@ -137,7 +137,7 @@ def _model(
   if name == NONE:
     return None, None
   if name == 'exact':
-    return model_lib.ExactModel(settings.hmm.num_tokens), distribution
+    return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), distribution
   if name == 'own':
     return code.own_model(settings.model, distribution, trial.keys().pretraining)
   return pretraining.tuned_model(settings.bert_module()), _bert(folder, name, distribution, ideals, reporter)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.stats
 
 from experiments.own import code
-from experiments.pipeline import optimal_heads
+from experiments.pipeline import optimal_heads, prompt_effects
 from experiments.pipeline.downstream import Downstream
 from experiments.records.files import by_name
 from experiments.records.trials import TunedTask
@@ -66,7 +66,8 @@ def build(
 ) -> tuner_lib.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
-  head: heads.Head = heads.Linear(num_classes, token_classes if chosen.reads == 'mask' else ())
+  hidden = settings.downstream.hidden_position
+  head: heads.Head = heads.Linear(num_classes, token_classes if chosen.reads == 'mask' else (), hidden)
   if method == 'own_head':
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
@@ -79,7 +80,8 @@ def build(
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    place = int(method == 'inner_prompt' or p.place == 'inner')
+    is_inner = method == 'inner_prompt' or p.place == 'inner'
+    place = (hidden or 1) if is_inner else 0
     prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None, place)
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
@@ -92,7 +94,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   signals.raise_if_stopped()
   trial, frozen, method, tasks, downstream = job
   settings, chosen, splits = trial.settings, METHODS[method], downstream.splits
-  fit, is_exact = chosen.fit, frozen.name == 'exact'
+  fit, is_exact, hidden = chosen.fit, frozen.name == 'exact', settings.downstream.hidden_position
   if fit == 'on_test':
     fits = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
   elif chosen.reads == 'nearest':
@@ -104,7 +106,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
     if chosen.reads in AT_MASKS:
       features = _law_at_masks(job, inputs)
     elif is_exact and not chosen.has_schedule:
-      features = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs), classes)
+      features = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs, hidden), classes)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -113,8 +115,15 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
       fits = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
     else:
       fits = [*_trained_in_blocks(job, tuner, features, reporter)]
+    if chosen.prompt and settings.measure.prompts:
+      tuned, test = [fitted.trainable['prompt'] for fitted in fits], inputs[splits['test']]
+      effects = prompt_effects.measured(
+        trial, tuner, frozen.params, frozen.distribution, tuned, test[: settings.measure.num_inputs]
+      )
+      for fitted, fields in zip(fits, effects):
+        fitted.fields.update(fields)
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
-      exact = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs), classes)
+      exact = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs, hidden), classes)
       for fitted, y in zip(fits, downstream.labels(tasks)):
         fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])

@@ -8,6 +8,7 @@ from experiments.settings import devices, groups
 from experiments.settings.fields import setting
 from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE, WITHOUT_BERT
 from hmm_jax.models.bert import Bert
+from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
 
 
@@ -127,6 +128,7 @@ class Settings(groups.Experiment):
     valid = f'at most {chunks}, the number of chunks in the corpus'
     self.require('pretrain.batch_size', self.pretrain.batch_size <= chunks, valid)
     used = self.methods + m.vanilla_methods
+    self._check_hidden(used)
     self._check_positions(max(map(self.num_rows_added, used)))
     if any(METHODS[name].reads == 'joint' for name in used):
       self.require(
@@ -159,6 +161,21 @@ class Settings(groups.Experiment):
         self.tuning(name).check_num_train(method.settings[0], d.num_train)
         steps, field = self.schedule(name).num_epochs * d.num_train, f'{method.settings[0]}.num_epochs'
         self.require(field, steps < 2**31, f'fewer, for below {2**31} texts, restarts included')
+
+  def _check_hidden(self, used: tuple[str, ...]) -> None:
+    """Check that models and methods can predict the hidden token."""
+    d, is_first = self.downstream, self.downstream.hidden == 'first'
+    valid = "'last' if bert.causal is True: before the first token there is nothing to see"
+    self.require('downstream.hidden', not (self.bert.causal and is_first), valid)
+    self.require(
+      'downstream.label_state', is_first or d.label_state == 'first', "'first' if downstream.hidden is 'last'"
+    )
+    valid = "0 if downstream.hidden is 'last': the exact model knows the law of the first token"
+    self.require('downstream.num_positions', is_first or not d.num_positions, valid)
+    for name in used:
+      valid = f"'first' for method {name}, which reads [MASK]s before a text or knows the law of its first state"
+      fits = METHODS[name].reads not in AT_MASKS and name != 'head_best'
+      self.require('downstream.hidden', fits or is_first, valid)
 
   def _check_positions(self, added: int) -> None:
     """Check that a cut leaves the [MASK] and a token beside `added` rows, and that BERT has enough positions."""
@@ -212,6 +229,11 @@ class Settings(groups.Experiment):
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""
     return self.downstream.seen_length(self.num_rows_added(method))
+
+  @property
+  def corruption(self) -> Corruption:
+    """The corruption of chunks in pretraining."""
+    return self.pretrain.corruption(self.hmm.num_tokens, self.bert.causal)
 
   def bert_module(self) -> Bert:
     return self.bert.module(self.hmm.num_tokens)

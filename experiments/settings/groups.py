@@ -11,7 +11,7 @@ from experiments.settings.methods import METHODS
 from hmm_jax.distributions.memory_hmm import MAX_CONFIGURATIONS
 from hmm_jax.models import optimizer as optimizer_lib
 from hmm_jax.models.bert import Bert
-from hmm_jax.models.masking import Corruption
+from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.tuning.tuner import Schedule
 
 # A smaller one is lost in float64 beside features of order 1.
@@ -100,10 +100,12 @@ class BertSettings(Group):
   dtype: str = setting('compute dtype of pretraining; parameters: float32', choices=('float32', 'bfloat16', 'float16'))
   attention: str = setting('attention kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
   scan_layers: bool = setting('compile all layers but the last as one scan')
+  causal: bool = setting('predict the next token: each row sees only the tokens before it', earlier=False)
 
   def check_fields(self) -> None:
     # cuDNN's kernel supports only half precision, and no dropout.
     if self.attention == 'cudnn':
+      self.require('causal', not self.causal, "False if attention is 'cudnn'")
       self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 if attention is 'cudnn'")
       self.require('dropout_rate', self.dropout_rate == 0, "0 if attention is 'cudnn'")
     self.require('scan_layers', not self.scan_layers or self.num_layers > 1, 'False if num_layers is 1')
@@ -150,7 +152,10 @@ class MlmSettings(AdamWSettings):
       decay=self.decay,
     )
 
-  def corruption(self, num_tokens: int) -> Corruption:
+  def corruption(self, num_tokens: int, causal: bool) -> Corruption:
+    """The corruption of a masked model, or none for a causal one, which ignores the fields of masks."""
+    if causal:
+      return next_token(num_tokens)
     return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)
 
 
@@ -173,15 +178,22 @@ class MeasureSettings(Group):
   num_inputs: int = setting('maximum test inputs for KL and total variation at the [MASK]')
   num_documents: int = setting('documents evaluated with one position masked at a time')
   batch_size: int = setting('batch size of the evaluation', most=65_536)
+  prompts: int = setting(
+    'prompts of text and random ones, whose effect on predictions is measured beside that of a tuned prompt; 0: none',
+    least=0,
+    most=1000,
+    earlier=0,
+  )
 
 
 class DownstreamSettings(Group):
   length: int = setting('tokens in a text, [MASK] included; all of them decide the label', least=2)
   num_positions: int = setting('positions the model sees, prompt included; 0: the whole text', least=0)
   label_state: str = setting(
-    'state that decides labels without a memory: H_1, or the silent state before it',
+    'state that decides labels without a memory: that of the hidden token, or the silent one before the first',
     choices=('first', 'silent'),
   )
+  hidden: str = setting('hidden token of a text, that [MASK] stands for', choices=('first', 'last'), earlier='first')
   num_train: int = setting('number of training inputs', least=2)
   num_validation: int = setting('number of validation inputs')
   num_test: int = setting('number of test inputs')
@@ -192,6 +204,11 @@ class DownstreamSettings(Group):
     'classes of tokens that predictions are summed over before a linear head; 0: none', least=0, earlier=0
   )
   partition: int = setting('number of the nested partition of tokens into such classes', least=0, earlier=0)
+
+  @property
+  def hidden_position(self) -> int:
+    """The position of the hidden token, negative from the end."""
+    return 0 if self.hidden == 'first' else -1
 
   def seen_length(self, prompt_length: int) -> int:
     """Tokens of a text that a model sees after a prompt, [MASK] included."""
@@ -245,7 +262,9 @@ class PromptSettings(TuneSettings):
   init: str = setting('initialisation: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
   init_scale: float = setting("half-width of the uniform initialisation, in units of the model's prompt space")
   place: str = setting(
-    'before the text, or inner: between its [MASK] and the rest', choices=('before', 'inner'), earlier='before'
+    'before the text (a prefix), or inner: between its [MASK] and the rest (a suffix if the last token is hidden)',
+    choices=('before', 'inner'),
+    earlier='before',
   )
 
 

@@ -107,9 +107,7 @@ class Trial(NamedTuple):
     """The id of what a trial draws and measures, whatever BERT: trials of one share the records of all other models."""
     s = self.settings
     given = s.given.keys() & {'distribution'}
-    return self._asked_of(
-      self._drawn(given, s.corpus.chunk_length, s.corpus.chunks_per_document, s.pretrain.corruption(s.hmm.num_tokens))
-    )
+    return self._asked_of(self._drawn(given, s.corpus.chunk_length, s.corpus.chunks_per_document, s.corruption))
 
   def _asked_of(self, drawn: Any) -> str:
     parts = [drawn, self.settings.measure, self.settings.downstream]

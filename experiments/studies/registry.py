@@ -17,6 +17,7 @@ _PLACES = {
   'memory_vs_vanilla': _GRID,
   'memory_cells': _GRID,
   'beyond': ('studies.beyond', 'settings.grid:Settings'),
+  'next_token': _GRID,
   'plateau': ('studies.plateau', 'studies.settings:PlateauSettings'),
   'hard_tasks': ('studies.hard_tasks', 'studies.settings:PlateauSettings'),
   'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),

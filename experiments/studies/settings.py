@@ -15,7 +15,9 @@ class ExampleSettings(Experiment):
 
 
 def require_drawn_hmms(settings: Settings) -> None:
-  """Raise SettingsError unless the settings draw HMMs without a memory, and pretrain."""
+  """Raise SettingsError unless the settings draw HMMs without a memory, pretrain, and hide the first token."""
+  hidden = settings.downstream.hidden
+  require(hidden == 'first', 'downstream.hidden', hidden, "'first': the study is about masked models")
   require(not settings.given, 'distribution', settings.distribution, "'': the study draws its HMMs")
   require(not settings.pretrained_from, 'pretrained_from', settings.pretrained_from, "'': the study pretrains")
   require(settings.memory.sizes == (0,), 'memory.sizes', settings.memory.sizes, '(0,): HMMs without a memory')

@@ -1,4 +1,8 @@
-"""Our BERT as Hugging Face's `BertForMaskedLM`, and back: its config and its arrays, without torch or transformers."""
+"""Our BERT as Hugging Face's, and back: its config and its arrays, without torch or transformers.
+
+A masked one is a `BertForMaskedLM`. A causal one is a `BertLMHeadModel` that is a decoder: its row i, read from [MASK]
+and tokens 1 to T - 1, is our row i of tokens 1 to T.
+"""
 
 from collections.abc import Mapping
 import functools
@@ -56,9 +60,13 @@ _FIXED = {
   'hidden_act': 'gelu',
   'layer_norm_eps': 1e-12,
   'position_embedding_type': 'absolute',
-  'is_decoder': False,
   'add_cross_attention': False,
   'tie_word_embeddings': True,
+}
+# What tells causal models from masked ones.
+_KINDS: dict[bool, dict[str, Any]] = {
+  False: {'architectures': ['BertForMaskedLM'], 'is_decoder': False},
+  True: {'architectures': ['BertLMHeadModel'], 'is_decoder': True},
 }
 # Arrays that a masked language model does not read, or that are tied to others.
 _UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids|cls\.predictions\.decoder')
@@ -72,7 +80,7 @@ def config_of(bert: Bert) -> dict[str, Any]:
   5
   """
   return {
-    'architectures': ['BertForMaskedLM'],
+    **_KINDS[bert.causal],
     'vocab_size': int(bert.num_tokens) + 1,
     **{theirs: int(getattr(bert, ours)) for ours, theirs in _SIZES.items()},
     **{theirs: float(getattr(bert, ours)) for ours, theirs in _RATES.items()},
@@ -85,7 +93,7 @@ def config_of(bert: Bert) -> dict[str, Any]:
 
 
 def bert_of(config: Mapping[str, Any]) -> Bert:
-  """The architecture of a config of `BertForMaskedLM`, trained here or elsewhere.
+  """The architecture of a config of `BertForMaskedLM` or `BertLMHeadModel`, trained here or elsewhere.
 
   Raises:
     ValueError: the first field that is missing, or that our BERT cannot follow.
@@ -94,9 +102,10 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   >>> bert_of(config_of(bert)) == bert
   True
   """
-  own, config = config.get('hmm_jax', _OURS_ALONE[0]), {**_FIXED, **config}
+  own, causal = config.get('hmm_jax', _OURS_ALONE[0]), config.get('architectures') == _KINDS[True]['architectures']
+  config = {**_FIXED, 'is_decoder': False, **config}
   # First what a config of another kind lacks.
-  for name, valid in {'architectures': ['BertForMaskedLM'], **_FIXED}.items():
+  for name, valid in {**_KINDS[causal], **_FIXED}.items():
     _check(config, name, valid)
   sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
   sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
@@ -107,7 +116,8 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
     raise ValueError(
       f'hidden_size of config.json is {sizes["width"]}; valid are multiples of {sizes["num_heads"]} heads'
     )
-  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **{**own, 'dtype': _DTYPES[own['dtype']]})
+  own = {**own, 'dtype': _DTYPES[own['dtype']]}
+  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **own, causal=causal)
 
 
 def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:

@@ -1,4 +1,4 @@
-"""A model in a folder that `transformers.AutoModelForMaskedLM.from_pretrained` opens, with its distribution."""
+"""A model in a folder that Hugging Face's transformers open, with its distribution."""
 
 import pathlib
 from typing import Any
@@ -14,16 +14,25 @@ from hmm_jax.files.folders import Path
 from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel, MaskedLM
 
-_MASK, _WEIGHTS = '[MASK]', 'model.safetensors'
-_CARD = """---
+_MASK, _WEIGHTS, _CAUSAL = '[MASK]', 'model.safetensors', 'causal.json'
+_HEADER = """---
 library_name: transformers
 ---
 {card}
-A masked language model on token ids: tokens "0" to "{last}" are the vocabulary, {mask} is id {num_tokens}.
+A {kind} language model on token ids: tokens "0" to "{last}" are the vocabulary, {mask} is id {num_tokens}.
 `hmm_jax.load` returns it with the distribution in `distribution.json`, if there is one.
 
 ```python
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+"""
+# How to open each kind, causal or not.
+_CARDS = {
+  True: """from transformers import AutoModelForCausalLM, AutoTokenizer
+model, tokenizer = AutoModelForCausalLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
+# A text begins with {mask}, which is no target: the last row is the law of the token after 0 1.
+logits = model(**tokenizer('{mask} 0 1', return_tensors='pt')).logits[..., :{num_tokens}]
+```
+""",
+  False: """from transformers import AutoModelForMaskedLM, AutoTokenizer
 model, tokenizer = AutoModelForMaskedLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
 logits = model(**tokenizer('{mask} 0 1', return_tensors='pt')).logits[..., :{num_tokens}]  # {mask} is no target
 from peft import PeftModel  # a prompt that was saved beside: its P rows come first in the output
@@ -31,7 +40,8 @@ prompted = PeftModel.from_pretrained(model, 'the folder of the prompt')
 from transformer_lens.model_bridge import TransformerBridge
 bridge = TransformerBridge.boot_transformers(directory, hf_model=model, tokenizer=tokenizer)
 ```
-"""
+""",
+}
 
 
 def save(
@@ -39,8 +49,8 @@ def save(
 ) -> None:
   """Write a model to a new folder, which Hugging Face's transformers, PEFT and TransformerLens open.
 
-  A BERT becomes a `BertForMaskedLM` (`config.json`, `model.safetensors`) with a tokenizer of words "0", "1", ... and
-  [MASK]. An exact model becomes its distribution.
+  A BERT becomes a `BertForMaskedLM`, a causal one a `BertLMHeadModel` (`config.json`, `model.safetensors`), with a
+  tokenizer of words "0", "1", ... and [MASK]. An exact model becomes its distribution.
 
   Args:
     directory: a new or an empty folder; it is written whole or not at all.
@@ -73,8 +83,11 @@ def save(
       save_distribution(folder / 'distribution.json', distribution)
     if isinstance(model, BertModel):
       _write_bert(folder, model, params)
-    names = dict(card=card, mask=_MASK, num_tokens=model.num_tokens, last=model.num_tokens - 1)
-    (folder / 'README.md').write_text(_CARD.format(**names) if isinstance(model, BertModel) else card)
+      names = dict(card=card, mask=_MASK, num_tokens=model.num_tokens, last=model.num_tokens - 1)
+      card = (_HEADER + _CARDS[model.causal]).format(kind='causal' if model.causal else 'masked', **names)
+    elif model.causal:
+      folders.write_json(folder / _CAUSAL, {'causal': True})
+    (folder / 'README.md').write_text(card)
 
 
 def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
@@ -104,9 +117,9 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   """The model of a folder, its parameters, and the distribution it was pretrained on or None.
 
   What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A
-  `BertForMaskedLM` that was trained elsewhere is read too. The embedding of its first token type is added to the
-  positions. If its [MASK], by the tokenizer, is not the last token, the ids above it fall by one. Without a tokenizer
-  the last token is taken for [MASK].
+  `BertForMaskedLM` that was trained elsewhere is read too, and a `BertLMHeadModel`, whose texts then begin with [MASK].
+  The embedding of its first token type is added to the positions. If its [MASK], by the tokenizer, is not the last
+  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK].
 
   Raises:
     ValueError: one sentence with the file or the field that is missing, damaged or of another architecture.
@@ -118,17 +131,17 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   ...   save(f'{folder}/exact', hj.ExactModel(num_tokens=6), processes.dishonest_casino())
   ...   model, hmm, _ = load(f'{folder}/exact')
   >>> model, hmm.num_states
-  (ExactModel(num_tokens=6), 2)
+  (ExactModel(num_tokens=6, causal=False), 2)
   """
   folder = pathlib.Path(directory).expanduser()
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
-    return ExactModel(distribution.num_tokens), distribution, distribution
+    return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
   bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
   state = folders.read_arrays(folder / _WEIGHTS)
   mask_id = _mask_id(folder, bert.num_tokens)
-  with readable(folder / _WEIGHTS, 'the arrays of a BertForMaskedLM with this config.json'):
+  with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
     return BertModel(bert), hugging_face.params_of(bert, state, mask_id), distribution
 
 

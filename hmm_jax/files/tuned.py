@@ -27,8 +27,12 @@ _ADAPTER = {
 }
 
 
-def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, Any], accuracy: float) -> None:
+def save_tuned(
+  directory: Path, tuner: Tuner, params: Any, trainable: dict[str, Any], accuracy: float, hidden: int = 0
+) -> None:
   """Write what was tuned for one task: `model` by `models.save`, the prompt [P, E] as a PEFT adapter, and the head.
+
+  A prompt on a causal model is no adapter: it stands behind the [MASK] at which the model begins.
 
   Raises ValueError for another tuner than a head with or without a prompt, a head of another class, or a folder that is
   not empty; OSError if it cannot be written.
@@ -39,12 +43,12 @@ def save_tuned(directory: Path, tuner: Tuner, params: Any, trainable: dict[str, 
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}, on the output of a frozen model')
   with folders.new_folder(directory) as folder:
     models.save(folder / _MODEL, tuner.model, params)
-    fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy}
+    fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
     folders.write_json(folder / 'head.json', {**fields, 'prompt': prompt and dataclasses.asdict(prompt)})
     folders.write_arrays(folder / 'head.safetensors', dict(zip(_names(parameters), jax.tree.leaves(parameters))))
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
-      if isinstance(tuner.model, BertModel):
+      if isinstance(tuner.model, BertModel) and not tuner.model.causal:
         folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
 
 
@@ -53,8 +57,8 @@ def _names(tree: Any) -> list[str]:
   return [jax.tree_util.keystr(path, simple=True, separator='.') for path, _ in jax.tree.leaves_with_path(tree)]
 
 
-def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
-  """Read a folder of `save_tuned`: the tuner, the model's parameters, the trained tree and the accuracy.
+def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]:
+  """Read a folder of `save_tuned`: the tuner, the model's parameters, the trained tree, accuracy and hidden position.
 
   Raises ValueError with the file that is missing parts or damaged; OSError if there is no such folder or file.
   """
@@ -77,4 +81,5 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float]:
       # Only the head's row for each position depends on the length of the texts.
       if found.shape != of_shape.shape and name != 'head.positions':
         raise ValueError(f'{name} has shape {found.shape}, and by this file {of_shape.shape}')
-    return Tuner(model, head, prompt), params, trainable, float(content['accuracy'])
+    # Folders of earlier versions do not name the hidden token, which was the first.
+    return Tuner(model, head, prompt), params, trainable, float(content['accuracy']), int(content.get('hidden', 0))

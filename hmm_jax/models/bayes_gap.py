@@ -1,4 +1,4 @@
-"""The distance of a model from the ideal one: Bayes floor of the masked-LM loss, KL and total variation from G."""
+"""The distance of a model from the ideal one: Bayes floor of the training loss, KL and total variation from G."""
 
 from typing import Any, NamedTuple
 
@@ -76,20 +76,35 @@ def _predicted(model: MaskedLM, params: Any, inputs: Any, positions: Any, batch_
 
 
 @arguments.converted
-def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
-  """G_1 on downstream inputs [n, T], whose first token is [MASK], in batches of `batch_size`.
+def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int, hidden: int = 0) -> Ideal:
+  """G on downstream inputs [n, T] at their [MASK], position `hidden`, -1 the last, in batches of `batch_size`.
 
   >>> import hmm_jax as hj, jax
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
   >>> ideal_at_mask(hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6).token_probs.shape
   (6, 1, 4)
   """
-  return _ideal_at(hmm, inputs, np.zeros((len(inputs), 1), np.int32), batch_size)
+  return _ideal_at(hmm, inputs, np.full((len(inputs), 1), hidden % inputs.shape[1], np.int32), batch_size)
 
 
 def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batch_size: int) -> Ideal:
   probs = _predicted(ExactModel(hmm.num_tokens), hmm, inputs, positions, batch_size)
   return Ideal(inputs, positions, np.full(positions.shape, 1 / len(inputs)), probs)
+
+
+@arguments.checked
+def ideal_next_tokens(hmm: Distribution, documents: Array) -> Ideal:
+  """P[X_i | x_{1..i-1}] for every i of documents [n, T]: the optimum of the next-token loss.
+
+  >>> import hmm_jax as hj, jax
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> ideal_next_tokens(hmm, jnp.zeros((6, 5), int)).token_probs.shape
+  (6, 5, 4)
+  """
+  exact, documents = ExactModel(hmm.num_tokens, causal=True), documents.astype(jnp.int32)
+  everywhere = jnp.broadcast_to(jnp.arange(documents.shape[1]), documents.shape)
+  weights = jnp.full(documents.shape, 1 / documents.size)
+  return Ideal(documents, everywhere, weights, exact.predict(hmm, exact.embed(hmm, documents)))
 
 
 @arguments.converted

@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2019) in two halves, `embed` and `encode`, so that a prompt can stand between them.
 
-The encoder equals Hugging Face's `BertForMaskedLM` with the same weights, without token types and padding;
-`tests/library/bert_parity_test.py` compares logits and gradients.
+The encoder equals Hugging Face's `BertForMaskedLM` with the same weights, without token types and padding; a causal one
+equals its `BertLMHeadModel` as a decoder. `tests/library/bert_parity_test.py` compares logits and gradients.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,13 +103,14 @@ class Layer(nn.Module):
   init_stddev: float
   dtype: jnp.dtype
   attention: str
+  causal: bool = False
 
   @nn.compact
   def __call__(self, parts: Sequence[Array], deterministic: bool, positions: Positions = None) -> Array:
     """The layer's output [B, Q, D] at `positions`; only keys and values are computed at all positions.
 
     The input [B, T, D] comes in parts along time whose batch axes broadcast: a part shared by the batch is projected
-    once.
+    once. A causal layer attends from each position to it and to those before.
     """
     init = nn.initializers.truncated_normal(self.init_stddev)
     dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
@@ -125,6 +126,10 @@ class Layer(nn.Module):
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
       scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
+      if self.causal:
+        every = jnp.arange(x_BxTxD.shape[-2])
+        is_seen = every <= (every if positions is None else jnp.asarray(positions))[..., None, :, None]
+        scores = jnp.where(is_seen, scores, -jnp.inf)
       weights = dropout(AttentionWeights(name='attention_weights')(scores))
       attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
     attended = attended.reshape(x_BxQxD.shape)
@@ -135,7 +140,10 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-  """The masked language model. Axes before time are batches.
+  """The language model, masked or causal. Axes before time are batches.
+
+  A causal one predicts the next token: row i of its output is the law of token i given those before it, so that rows
+  stand where those of a masked one do. It reads [MASK] as the beginning of a text.
 
   Attributes:
     num_tokens: V; token V is [MASK].
@@ -149,6 +157,7 @@ class Bert(nn.Module):
     dtype: of the computation; parameters, softmax and normalisation statistics are float32.
     attention: 'xla', or on a GPU 'cudnn', whose fused kernel needs half precision, [B, T, D] and no dropout.
     scan_layers: scan all layers but the last, compiled once; their parameters then have a leading axis.
+    causal: whether row i sees only the tokens before i; the attention is then 'xla'.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
   >>> bert.width
@@ -166,17 +175,27 @@ class Bert(nn.Module):
   dtype: jnp.dtype = jnp.float32
   attention: str = 'xla'
   scan_layers: bool = False
+  causal: bool = False
 
   def setup(self) -> None:
     if self.width % self.num_heads:
       raise ValueError(f'width is {self.width}; valid are multiples of num_heads, {self.num_heads}')
+    if self.causal and self.attention != 'xla':
+      raise ValueError(f"attention is {self.attention!r}; valid is 'xla' for a causal BERT")
     init = nn.initializers.truncated_normal(self.init_stddev)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))
     self.embedding_norm = _LayerNorm(dtype=self.dtype)
     self.embedding_dropout = nn.Dropout(self.dropout_rate)
     layer = functools.partial(
-      Layer, self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype, self.attention
+      Layer,
+      self.num_heads,
+      self.ffn_width,
+      self.dropout_rate,
+      self.init_stddev,
+      self.dtype,
+      self.attention,
+      self.causal,
     )
     if self.scan_layers:
       self.scanned, self.last = layer(), layer()
@@ -200,6 +219,8 @@ class Bert(nn.Module):
     check_widths(parts, self.width)
     if length > self.max_positions:
       raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
+    if self.causal:
+      parts = self._shifted(parts)
     places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
     parts = tuple(part.astype(self.dtype) + place.astype(self.dtype) for part, place in zip(parts, places))
     parts = tuple(self.embedding_dropout(self.embedding_norm(x), deterministic=deterministic) for x in parts)
@@ -215,6 +236,13 @@ class Bert(nn.Module):
     for layer in self.layers[:-1]:
       parts = (layer(parts, deterministic),)
     return self.layers[-1](parts, deterministic, positions)
+
+  def _shifted(self, parts: Sequence[Array]) -> tuple[Array, ...]:
+    """The embeddings of the beginning and of all tokens but the last: row i has the token before i."""
+    beginning = self.embed(jnp.array([self.num_tokens]))
+    *parts, last = joined([beginning, parts[0].astype(self.dtype)]), *parts[1:]
+    # The hidden token may be a part of its own.
+    return tuple(part for part in (*parts, last[..., :-1, :]) if part.shape[-2])
 
   def decode(self, hidden: Array) -> Array:
     """Logits [..., T, V + 1] in float32, with the word embedding as the output matrix."""
@@ -257,6 +285,10 @@ class BertModel(MaskedLM):
   @property
   def num_tokens(self) -> int:
     return self.bert.num_tokens
+
+  @property
+  def causal(self) -> bool:
+    return self.bert.causal
 
   def embed(self, params: Any, tokens: Array) -> Array:
     return self._apply(Bert.embed, params, tokens)

@@ -30,6 +30,17 @@ class Corruption(NamedTuple):
   random_share: float
 
 
+def next_token(num_tokens: int) -> Corruption:
+  """The corruption by which masked-LM training trains a causal model: every token is a target and is shown.
+
+  Its loss is the mean of -log P[x_i | x_{1..i-1}] over all positions.
+
+  >>> corrupt(jax.random.key(0), next_token(4), jnp.array([0, 1, 2]))[0].tolist()
+  [0, 1, 2]
+  """
+  return Corruption(num_tokens, mask_rate=1.0, mask_share=0.0, random_share=0.0)
+
+
 @arguments.converted
 def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, Array]:
   """The model's input, int32, and the positions that it must predict, bool; both of the shape of `tokens`.

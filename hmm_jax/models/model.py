@@ -1,4 +1,4 @@
-"""The interface of a masked language model, and the exact model: the paper's G-bar (section 3.1).
+"""The interface of a language model, masked or causal, and the exact model: the paper's G-bar (section 3.1).
 
 A model is two functions with a prompt's worth of room between them: `embed` turns tokens into embeddings and
 `predict` turns embeddings into token probabilities. Concatenating rows between the two is prompting. Tuners,
@@ -97,7 +97,10 @@ def prepend(prompts: Array, embeddings: Array, place: int = 0) -> Array:
 
 
 class MaskedLM(Protocol):
-  """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
+  """A language model, masked or causal, as pure functions of its parameters. Leading axes `...` are batches.
+
+  Row i of a prediction is the law of token i given the tokens that the model sees: all others, or those before i if it
+  is `causal`.
 
   Your own model is a frozen dataclass with this base and a field `num_tokens`; `embed` and `predict` suffice, and other
   methods fall back on them (docs/how_to/own_model.md). Token ids 0 to V - 1 are the vocabulary; id V is [MASK]. Models
@@ -124,6 +127,11 @@ class MaskedLM(Protocol):
   def name(self) -> str:
     """The model's name in records."""
     return type(self).__name__
+
+  @property
+  def causal(self) -> bool:
+    """True if row i depends only on the tokens before i."""
+    return False
 
   @abc.abstractmethod
   def embed(self, params: Any, tokens: Array) -> Array:
@@ -204,7 +212,8 @@ class ExactModel(MaskedLM):
   """The model that pretraining aims at: embeddings are likelihood rows, prediction is message passing.
 
   Its parameters are an `HMM` or a `MemoryHMM`. A prompt row is u in [0, 1]^E, the emission probability of a fake
-  token (section 3.1, appendix C.2); the representation is the posterior of the joint state, P[H_i | X_{-i}].
+  token (section 3.1, appendix C.2); the representation is the posterior of the joint state, P[H_i | X_{-i}]. That of a
+  causal one is the belief P[H_i | X_{1..i-1}].
 
   >>> import hmm_jax as hj
   >>> hmm = hj.HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
@@ -216,6 +225,7 @@ class ExactModel(MaskedLM):
   """
 
   num_tokens: int
+  causal: bool = False
 
   name = 'exact'
   # Rows of ones are no evidence, so a start in [1/2, 1] (scale 0.5) is close to no prompt at all.
@@ -237,16 +247,17 @@ class ExactModel(MaskedLM):
     embeddings, first = self.embed(params, tokens), prompts.shape[-2]
     places = {0: ([first], probs_between), 1: ([0], probs_before)}
     read, pairs = places.get(place, (None, probs_between))
-    if not isinstance(positions, np.ndarray) or positions.tolist() != read:
+    if self.causal or not isinstance(positions, np.ndarray) or positions.tolist() != read:
       return self.predict(params, prepend(prompts, embeddings, place), positions)
     return emitted_token_probs(params, pairs(params, prompts, embeddings[:, 1:])[:, :, None])
 
   def predict_visiting(
     self, params: Distribution, embeddings: Array, visit: Visit, positions: Positions = None
   ) -> Array:
-    """Override: 'beliefs' are P[H_i | X_{-i}], and a prediction is the law of a token of that state."""
+    """Override: 'beliefs' are the representation, and a prediction is the law of a token of that state."""
     beliefs = visit('beliefs', self.represent(params, embeddings))
     return emitted_token_probs(params, at_positions(beliefs, positions))
 
   def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
-    return at_positions(forward_backward(params, embeddings).leave_one_out_probs, positions)
+    posterior = forward_backward(params, embeddings)
+    return at_positions(posterior.predicted_probs if self.causal else posterior.leave_one_out_probs, positions)

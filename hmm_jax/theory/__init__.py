@@ -14,6 +14,7 @@ from hmm_jax.theory.assumptions import (
   stationarity,
   Thresholds,
 )
+from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.theory.masks import MaskCount, masks_as_one_token, masks_needed, MasksNeeded
 from hmm_jax.theory.prompt_place import inner_prompt
 from hmm_jax.theory.recovery import (

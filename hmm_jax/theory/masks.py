@@ -117,12 +117,12 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   With M_k the exact model's laws are M_k^T p, here of two masks by the chain rule, from V + 1 passes:
 
   >>> from hmm_jax import ExactModel, token_probs
-  >>> from hmm_jax.tuning.tasks import first_state_probs
+  >>> from hmm_jax.tuning.tasks import hidden_state_probs
   >>> text, model = [0, 1, 0], ExactModel(2)  # the id 2 is [MASK]
   >>> rows = np.array([[first, 2, *text] for first in (2, 0, 1)])
   >>> either, after_a, after_b = token_probs(model, hmm, rows)
   >>> chained = np.concatenate([either[0, 0] * after_a[1], either[0, 1] * after_b[1]])
-  >>> p = first_state_probs(hmm.starting_from(masks_as_one_token(hmm, 2).initial_probs), np.array([[2, *text]]))[0]
+  >>> p = hidden_state_probs(hmm.starting_from(masks_as_one_token(hmm, 2).initial_probs), np.array([[2, *text]]))[0]
   >>> bool(np.allclose(p @ masks_as_one_token(hmm, 2).emission_matrix, chained))
   True
 

@@ -32,7 +32,7 @@ class Head(Protocol):
     """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
 
   def positions(self, prompt_length: int) -> np.ndarray | None:
-    """The positions [Q], of L, that the head reads; None for all."""
+    """The positions [Q], of L, that the head reads, negative ones from the end; None for all."""
     return None
 
   def read(self, outputs: Array, tokens: Array) -> Any:
@@ -47,14 +47,27 @@ class Head(Protocol):
     raise ValueError('this head has no attention; valid are Attention and OfficialAttention')
 
 
+def positions_read(head: Head, prompt_length: int, length: int) -> np.ndarray | None:
+  """The positions [Q] that a head reads behind P = `prompt_length` rows of texts of T = `length`, from 0 on.
+
+  >>> positions_read(Linear(num_classes=2, position=-1), prompt_length=3, length=5).tolist()
+  [7]
+  """
+  positions = head.positions(prompt_length)
+  if positions is None:
+    return None
+  positions = np.asarray(positions)
+  return np.where(positions < 0, positions + prompt_length + length, positions)
+
+
 def check_head(head: Head, num_classes: int, num_features: int, length: int) -> None:
   """Raise an error unless a head can be tuned on outputs [..., F] for texts of T = `length` tokens.
 
   Nothing is computed: scores and their slopes by the parameters are traced, for two texts. ValueError names positions
   that do not exist and scores of another shape than [2, C]; JAX raises TypeError if there is no slope.
   """
-  positions = head.positions(0)
-  positions = np.arange(length) if positions is None else np.asarray(positions)
+  positions = positions_read(head, 0, length)
+  positions = np.arange(length) if positions is None else positions
   arguments.check_ids('positions', positions, length)
 
   def total(params: Any) -> tuple[Array, Array]:
@@ -214,11 +227,12 @@ def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, tem
 
 @dataclasses.dataclass(frozen=True)
 class Linear(Head):
-  """`LinearHead` on the output at the [MASK], the first position after the prompt.
+  """`LinearHead` on the output at the [MASK].
 
   Attributes:
     num_classes: C.
     token_classes: of each token, over which the output is summed first; () for the output itself.
+    position: of the [MASK] in the text, 0 the first and -1 the last.
 
   >>> head = Linear(num_classes=2)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
@@ -228,12 +242,13 @@ class Linear(Head):
 
   num_classes: int
   token_classes: tuple[int, ...] = ()
+  position: int = 0
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
     return init_linear_head(key, max(self.token_classes, default=num_features - 1) + 1, self.num_classes)
 
   def positions(self, prompt_length: int) -> np.ndarray:
-    return np.array([prompt_length])
+    return np.array([self.position if self.position < 0 else prompt_length + self.position])
 
   def read(self, outputs: Array, tokens: Array) -> Array:
     return over_classes(outputs[..., 0, :], self.token_classes)

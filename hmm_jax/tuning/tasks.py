@@ -26,8 +26,8 @@ class Task(NamedTuple):
   """A draw of `task_weights` and what it labels.
 
   Attributes:
-    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}], or `silent_state_probs` in
-      its place; or [C, M] and the posterior of a memory cell.
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the hidden token i, in
+      the paper the first, or `silent_state_probs` in its place; or [C, M] and the posterior of a memory cell.
     labels: [n] int32, of the inputs the task was drawn for.
     redraws: how many draws before this one gave every training input the same label.
     margins: [n] float64, the gap between the two best scores of each input, in units of score.
@@ -49,7 +49,7 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: An
 
   Args:
     key: a PRNG key; draw a uses fold_in(key, a).
-    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of
+    state_probs: [n, H] float64 from `hidden_state_probs` or `silent_state_probs`, or [n, M] a cell of
       `posterior_cell_probs`; training inputs first.
     num_train: how many of them are training inputs.
     **options: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
@@ -87,24 +87,24 @@ def draw_task_weights(
 
 
 @arguments.converted
-def mask_first(tokens: Array | np.ndarray, num_tokens: int) -> Array:
-  """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`).
+def hide(tokens: Array | np.ndarray, num_tokens: int, hidden: int = 0) -> Array:
+  """The downstream input, int32: the document with [MASK] (id `num_tokens`) at position `hidden`, -1 the last.
 
-  >>> mask_first(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
+  >>> hide(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
   [[4, 1, 2]]
   """
-  return jnp.asarray(tokens, jnp.int32).at[..., 0].set(num_tokens)
+  return jnp.asarray(tokens, jnp.int32).at[..., hidden].set(num_tokens)
 
 
 @functools.partial(
-  jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'), compiler_options=compilation.ONCE
+  jax.jit, static_argnames=('num_inputs', 'num_documents', 'length', 'hidden'), compiler_options=compilation.ONCE
 )
 def draw_texts(
-  key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
+  key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int, hidden: int = 0
 ) -> tuple[Array, Array]:
-  """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
+  """Inputs [n, T] whose token at position `hidden` is masked, and whole documents [m, T] after them, int32."""
   documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
-  return mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
+  return hide(documents[:num_inputs], distribution.num_tokens, hidden), documents[num_inputs:]
 
 
 _draw_task_weights = jax.jit(
@@ -114,32 +114,37 @@ _draw_task_weights = jax.jit(
 )
 
 
-def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
-  """Wrap `posterior(hmm, inputs)`: float64, in blocks of inputs that bound the memory of their messages."""
-  # Float32 parameters are widened inside of the program; concrete float64 enters as it is.
-  compiled = jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block)))
-  on_block = float64.in_float64(lambda hmm, block: compiled(float64.put(hmm), block))
+def _in_float64_blocks(posterior: Callable[..., Array]) -> Callable[..., np.ndarray]:
+  """Wrap `posterior(hmm, inputs, *options)`: float64, in blocks of inputs that bound the memory of their messages."""
+
+  @functools.cache
+  def compiled(*options: Any) -> Callable[[Any, Array], Array]:
+    # Float32 parameters are widened inside of the program; concrete float64 enters as it is.
+    return jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block, *options)))
 
   @arguments.converted
   @functools.wraps(posterior)
-  def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+  def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray, *options: Any) -> np.ndarray:
     arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
     size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
+    on_block = float64.in_float64(lambda hmm, block: compiled(*options)(float64.put(hmm), block))
     return in_blocks(functools.partial(on_block, hmm), inputs, size)
 
   return in_float64_blocks
 
 
 @_in_float64_blocks
-def first_state_probs(hmm: Distribution, inputs: Array) -> Array:
-  """P[H_1 | X_{-1}] in float64, [n, E], of the joint state, for inputs [n, T] whose first token is [MASK].
+def hidden_state_probs(hmm: Distribution, inputs: Array, hidden: int = 0) -> Array:
+  """P[H_i | X_{-i}] in float64, [n, E], of the joint state, for inputs [n, T] whose token i = `hidden` is [MASK].
+
+  The token is the first by default, and -1 is the last.
 
   >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
-  >>> first_state_probs(hmm, np.array([[2, 1, 0], [2, 0, 1]])).tolist()
+  >>> hidden_state_probs(hmm, np.array([[2, 1, 0], [2, 0, 1]])).tolist()
   [[1.0, 0.0], [0.0, 1.0]]
   """
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
-  return forward_backward(hmm, rows).leave_one_out_probs[:, 0]
+  return forward_backward(hmm, rows).leave_one_out_probs[:, hidden]
 
 
 @_in_float64_blocks
@@ -148,7 +153,7 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
 
   Its `generate_data.py` has no [MASK] yet: the text X_2, ..., X_T is a document of its own, whose first state H_2 has
   the law `initial_probs`. The product stands for the posterior of a silent state before it. It equals
-  `first_state_probs` if `initial_probs` is uniform and the columns of the transition matrix sum to 1, as in every
+  `hidden_state_probs` if `initial_probs` is uniform and the columns of the transition matrix sum to 1, as in every
   random draw.
   """
   text = inputs[:, 1:]
@@ -158,7 +163,7 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
 
 @_in_float64_blocks
 def posterior_cell_probs(hmm: MemoryHMM, inputs: Array) -> Array:
-  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK].
+  """P[M_j | X_{-i}] of every cell j in float64, [n, N, M], for inputs [n, T] of which a token i is [MASK].
 
   The prior is `hmm.memory_probs`.
 
@@ -170,11 +175,11 @@ def posterior_cell_probs(hmm: MemoryHMM, inputs: Array) -> Array:
   return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
 
 
-def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0) -> np.ndarray:
-  """The posterior that labels inputs [n, T]: `first_state_probs` [n, H], or a `cell` of `posterior_cell_probs`."""
+def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0, hidden: int = 0) -> np.ndarray:
+  """The posterior that labels inputs [n, T]: `hidden_state_probs` [n, H], or a `cell` of `posterior_cell_probs`."""
   if isinstance(distribution, MemoryHMM):
     return posterior_cell_probs(distribution, inputs)[:, cell]
-  return first_state_probs(distribution, inputs)
+  return hidden_state_probs(distribution, inputs, hidden)
 
 
 @arguments.converted

@@ -19,7 +19,7 @@ from hmm_jax._support import compilation, nan_guard
 from hmm_jax._support.blocks import in_blocks, map_blocks
 from hmm_jax.models.model import MaskedLM, representation, token_probs
 from hmm_jax.models.optimizer import adamw
-from hmm_jax.tuning.heads import Head
+from hmm_jax.tuning.heads import Head, positions_read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Prompt:
     length: P.
     scale: iid uniform within `scale` units of the centre of the model's `prompt_space` (U[-0.5, 0.5] in the paper); or
       None for the embeddings of uniformly drawn tokens, as in the released code.
-    place: the position of the input that it stands before; 1 is between a first [MASK] and the text.
+    place: the position of the input that it stands before: 0 is before the text (a prefix), 1 between a first [MASK]
+      and the rest, -1 between the rest and a last [MASK] (a suffix).
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -99,7 +100,7 @@ class Tuner:
       return inputs
     assert self.model is not None
     output = representation if self.probes else token_probs
-    positions = self.head.positions(0)
+    positions = positions_read(self.head, 0, inputs.shape[-1])
     if positions is not None:
       # The shape that `bayes_gap` uses, to share its program.
       positions = np.broadcast_to(positions, (len(inputs), len(positions)))
@@ -145,13 +146,13 @@ class Tuner:
     model, tokens = self.model, features
     assert model is not None
     if self.prompt is None:
-      positions = self.head.positions(0)
+      positions = positions_read(self.head, 0, tokens.shape[-1])
       predict = lambda params: model.predict(params, model.embed(params, tokens), positions)
       outputs = jax.vmap(predict)(trainable['params'])
     else:
       # The prompt's own length: a theorem's construction may differ from the trained one.
-      length, place = trainable['prompt'].shape[-2], self.prompt.place
-      positions, places = self.head.positions(length), {}
+      length, place = trainable['prompt'].shape[-2], self.prompt.place % tokens.shape[-1]
+      positions, places = positions_read(self.head, length, tokens.shape[-1]), {}
       if place:
         # Heads see a prompt first, wherever it stands.
         order = np.r_[place : place + length, :place, place + length : length + tokens.shape[-1]]

@@ -83,7 +83,7 @@ def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
   tokens = np.insert(np.random.default_rng(0).integers(5, size=(3, 8)), 0, 5, axis=1)
   chain = hmm._make(map(rationals.as_fractions, hmm))
   exact = [rationals.state_probs(chain, rationals.likelihood_rows(chain, text), 0, True) for text in tokens.tolist()]
-  error = np.abs(rationals.as_fractions(tasks.first_state_probs(hmm, tokens)) / np.array(exact) - 1).max()
+  error = np.abs(rationals.as_fractions(tasks.hidden_state_probs(hmm, tokens)) / np.array(exact) - 1).max()
   assert 0 < error < best_head_lib.relative_error(hmm, 9) < 1000 * error
 
 

@@ -68,9 +68,9 @@ def test_tokens_of_a_wide_chain_keep_their_numbers():
   expected = log_space_posterior(CHAIN, COLUMNS)
   infer = lambda tokens: hj.forward_backward(CHAIN, hj.token_likelihoods(CHAIN, tokens, tokens >= 0))
   np.testing.assert_allclose(jax.vmap(infer)(TEXTS).marginal_loglik, expected.marginal_loglik, 1e-6)
-  masked = tasks.mask_first(TEXTS, 2)
+  masked = tasks.hide(TEXTS, 2)
   labels = log_space_posterior(CHAIN, rows_of(CHAIN, masked)).leave_one_out_probs[:, 0]
-  np.testing.assert_allclose(tasks.first_state_probs(CHAIN, masked), labels, 1e-9, 1e-20)
+  np.testing.assert_allclose(tasks.hidden_state_probs(CHAIN, masked), labels, 1e-9, 1e-20)
   ideal = expected.leave_one_out_probs @ CHAIN.emission_matrix
   np.testing.assert_allclose(hj.token_probs(hj.ExactModel(2), CHAIN, TEXTS), ideal, 1e-6, 1e-12)
   assert hj.most_likely_states(CHAIN, np.eye(2)).tolist() == [0, 1]

@@ -47,11 +47,12 @@ def test_a_model_comes_back_to_the_bit(num_layers, scan_layers, dtype, tmp_path)
   assert '# mine' in (tmp_path / 'model/README.md').read_text()
 
 
-def test_an_exact_model_is_its_distribution(tmp_path):
+@pytest.mark.parametrize('causal', (False, True))
+def test_an_exact_model_is_its_distribution(causal, tmp_path):
   memory = hj.random_memory_hmm(jax.random.key(0), memory_size=2, num_cells=2, num_states=4, num_tokens=4)
-  hj.save(tmp_path / 'exact', hj.ExactModel(4), memory)
+  hj.save(tmp_path / 'exact', hj.ExactModel(4, causal), memory)
   model, params, distribution = hj.load(tmp_path / 'exact')
-  assert model == hj.ExactModel(4) and equal_bits(memory, params) and distribution is params
+  assert model == hj.ExactModel(4, causal) and equal_bits(memory, params) and distribution is params
 
 
 def tuned(head, prompt=None):

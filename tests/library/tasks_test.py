@@ -23,7 +23,7 @@ DOCUMENTS = np.random.default_rng(0).permutation(np.array(list(itertools.product
 
 @pytest.fixture(scope='module')
 def state_probs():
-  return tasks.first_state_probs(HMM, tasks.mask_first(jnp.asarray(DOCUMENTS), V))
+  return tasks.hidden_state_probs(HMM, tasks.hide(jnp.asarray(DOCUMENTS), V))
 
 
 def exact_state_probs(hmm, documents):
@@ -36,7 +36,7 @@ def exact_state_probs(hmm, documents):
 def test_silent_state_probs_equal_the_released_code():
   """A @ P[H | text] untransposed, H the first state of the text after the [MASK], of which tokens may be masked too."""
   exact = float64(HMM)
-  inputs = tasks.mask_first(DOCUMENTS, V).at[::2, 2].set(V)
+  inputs = tasks.hide(DOCUMENTS, V).at[::2, 2].set(V)
   smoothed = log_space_posterior(exact, rows_of(exact, inputs[:, 1:])).smoothed_probs[:, 0]
   probs = tasks.silent_state_probs(HMM, inputs)
   np.testing.assert_allclose(probs, smoothed @ exact.transition_matrix.T, rtol=1e-11)
@@ -49,7 +49,7 @@ def test_posterior_cell_probs_are_exact_in_float64(monkeypatch):
   """
   hmm = float32(dense_hmm(np.random.default_rng(2), 2, per_memory=True, num_tokens=V))
   monkeypatch.setattr(tasks, 'LABELLED_ENTRIES', 30 * T * hmm.joint_initial_probs.size)
-  probs = tasks.posterior_cell_probs(hmm, tasks.mask_first(jnp.array(DOCUMENTS[:80]), V))
+  probs = tasks.posterior_cell_probs(hmm, tasks.hide(jnp.array(DOCUMENTS[:80]), V))
   expected = cells_of(hmm.memory_probs.shape, exact_state_probs(joint_hmm(float64(hmm)), DOCUMENTS[:80]))
   np.testing.assert_allclose(probs, expected, rtol=1e-11)
 
@@ -67,7 +67,7 @@ def test_labels_are_the_class_of_the_highest_score(state_probs):
 def test_masking_the_first_token_changes_nothing_else():
   """The first token becomes id V in int32, past the range of a small corpus type too; the rest is as it was."""
   tokens = np.arange(200, 206, dtype=np.uint8).reshape(2, 3)
-  masked = tasks.mask_first(jnp.asarray(tokens), 300)
+  masked = tasks.hide(jnp.asarray(tokens), 300)
   assert masked.dtype == jnp.int32
   np.testing.assert_array_equal(masked, [[300, 201, 202], [300, 204, 205]])
 

@@ -139,8 +139,8 @@ def _versions(
       over_leak = s.thresholds._replace(support=1.01 * degree / (hmm.num_states - len(inverted)))
       built = recovery.theorem_3_6(version, mu, version.initial_probs, over_leak, s.max_nodes)
     tokens = sample_corpus(key, batched_tuning.float32(version), s.num_train + s.num_test, s.length)
-    inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
-    states = tasks.first_state_probs(version, inputs)
+    inputs = np.asarray(tasks.hide(tokens, hmm.num_tokens))
+    states = tasks.hidden_state_probs(version, inputs)
     versions[kind, degree] = DamagedProblem(version, mu, built, inverted, reader, inputs, states)
   return versions
 

@@ -22,6 +22,7 @@ class PretrainedSettings(MlmSettings):
 
   def check_fields(self) -> None:
     super().check_fields()
+    require(not self.model.causal, 'model.causal', self.model.causal, 'False: the theorems are about masked models')
     steps, each = self.checkpoints, self.steps_per_call
     ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
     valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'

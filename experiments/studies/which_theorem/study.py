@@ -38,7 +38,7 @@ def draw(trial: Trial) -> tuple[HMM, Downstream, np.ndarray]:
   """The HMM in numpy, float32; inputs with the trial's tasks; P[H_1 | X_{-1}] of every input, [n, H] float64."""
   with trial_lib.precisely():
     hmm, downstream = trial_lib.draw(trial)
-    state_probs = tasks.first_state_probs(hmm, downstream.inputs)
+    state_probs = tasks.hidden_state_probs(hmm, downstream.inputs)
   # The last task may only be drawn as the other of a pair.
   downstream = downstream._replace(tasks=downstream.tasks[: trial.settings.tasks_per_trial])
   return jax.tree.map(np.asarray, hmm), downstream, state_probs

@@ -1,0 +1,69 @@
+"""Distances by which prompts move predictions at the [MASK]: tuned ones, text, random ones, and any prefix at all."""
+
+from collections.abc import Sequence
+import functools
+from typing import Any
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.settings.trial import Trial
+import hmm_jax
+from hmm_jax._support.blocks import in_blocks
+from hmm_jax.distributions.hmm import Distribution
+from hmm_jax.theory.forgetting import prefix_bound
+from hmm_jax.tuning.tuner import Tuner
+
+
+def measured(
+  trial: Trial, tuner: Tuner, params: Any, distribution: Distribution, tuned: Sequence[Array], inputs: np.ndarray
+) -> list[dict[str, Any]]:
+  """The fields of the record of each `tuned` prompt [P, E], as means over inputs [n, T], in total variation.
+
+  `tv_moved` is the distance between the predictions at the [MASK] with the prompt and without. `tv_moved_by_text` and
+  `tv_moved_by_random` are those of `measure.prompts` prompts, of text from the same process and as tuning starts.
+  Beside a prompt before the text stand `tv_movable`, the most that any moves the exact prediction, and if the last
+  token is hidden `forgetting`, the same after 0, 1, ..., T - 1 tokens.
+  """
+  settings, prompt, model = trial.settings, tuner.prompt, tuner.model
+  assert prompt is not None and model is not None
+  count, position = settings.measure.prompts, settings.downstream.hidden_position % inputs.shape[1]
+  key_text, key_random = jax.random.split(jax.random.fold_in(trial.keys().measure, 2))
+  text = hmm_jax.sample_corpus(key_text, distribution, count, prompt.length)
+  kinds = {
+    'tv_moved': jnp.stack(tuned),
+    'tv_moved_by_text': model.embed(params, text.astype(jnp.int32)),
+    'tv_moved_by_random': jnp.stack([prompt.init(key, model, params) for key in jax.random.split(key_random, count)]),
+  }
+  effects = {}
+  for name, prompts in kinds.items():
+    moved = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
+    effects[name] = in_blocks(moved, inputs, settings.measure.batch_size)
+  same: dict[str, Any] = {name: _mean(moved) for name, moved in effects.items() if name != 'tv_moved'}
+  same |= {'tv_movable': None, 'forgetting': None}
+  if not prompt.place:
+    is_last = settings.downstream.hidden == 'last'
+    delta = prefix_bound(distribution, inputs, causal=is_last).mean(0).tolist()
+    same |= {'tv_movable': delta[position], 'forgetting': delta if is_last else None}
+  return [{'tv_moved': _mean(moved), **same} for moved in effects['tv_moved'].T]
+
+
+def _mean(moved: np.ndarray) -> float | None:
+  """The mean over pairs of a prompt and a text that are possible; None if none is."""
+  possible = moved[~np.isnan(moved)]
+  return float(possible.mean()) if possible.size else None
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _moved(tuner: Tuner, position: int, params: Any, prompts: Array, inputs: Array) -> Array:
+  """Total variation [n, K] at a position of inputs [n, T] with each of prompts [K, P, E]; NaN for impossible ones."""
+  model, prompt = tuner.model, tuner.prompt
+  assert model is not None and prompt is not None
+  place = prompt.place % inputs.shape[1]
+  read = position + prompt.length * (position >= place)
+  before = model.predict(params, model.embed(params, inputs), np.array([position]))[:, 0]
+  after = model.predict_prompted(params, prompts, inputs, np.array([read]), place)[:, :, 0]
+  is_possible = after.sum(-1) > 0
+  return jnp.where(is_possible, jnp.abs(after - before).sum(-1) / 2, jnp.nan).T
