@@ -93,7 +93,7 @@ def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batc
 
 
 @arguments.checked
-def ideal_next_tokens(hmm: Distribution, documents: Array) -> Ideal:
+def ideal_next_tokens(hmm: Distribution, documents: Array | np.ndarray) -> Ideal:
   """P[X_i | x_{1..i-1}] for every i of documents [n, T]: the optimum of the next-token loss.
 
   >>> import hmm_jax as hj, jax
