@@ -12,13 +12,12 @@ import numpy as np
 from experiments.settings.trial import Trial
 import hmm_jax
 from hmm_jax._support.blocks import in_blocks
-from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.tuning.tuner import Tuner
 
 
 def measured(
-  trial: Trial, tuner: Tuner, params: Any, distribution: Distribution, tuned: Sequence[Array], inputs: np.ndarray
+  trial: Trial, tuner: Tuner, params: Any, distribution: Any, tuned: Sequence[Array], inputs: np.ndarray
 ) -> list[dict[str, Any]]:
   """The fields of the record of each `tuned` prompt [P, E], as means over inputs [n, T], in total variation.
 

@@ -93,7 +93,7 @@ def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batc
 
 
 @arguments.checked
-def ideal_next_tokens(hmm: Distribution, documents: Array) -> Ideal:
+def ideal_next_tokens(hmm: Distribution, documents: Array | np.ndarray) -> Ideal:
   """P[X_i | x_{1..i-1}] for every i of documents [n, T]: the optimum of the next-token loss.
 
   >>> import hmm_jax as hj, jax
@@ -101,7 +101,7 @@ def ideal_next_tokens(hmm: Distribution, documents: Array) -> Ideal:
   >>> ideal_next_tokens(hmm, jnp.zeros((6, 5), int)).token_probs.shape
   (6, 5, 4)
   """
-  exact, documents = ExactModel(hmm.num_tokens, causal=True), documents.astype(jnp.int32)
+  exact, documents = ExactModel(hmm.num_tokens, causal=True), jnp.asarray(documents, jnp.int32)
   everywhere = jnp.broadcast_to(jnp.arange(documents.shape[1]), documents.shape)
   weights = jnp.full(documents.shape, 1 / documents.size)
   return Ideal(documents, everywhere, weights, exact.predict(hmm, exact.embed(hmm, documents)))
