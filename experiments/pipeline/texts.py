@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from experiments.pipeline.downstream import Downstream
@@ -20,19 +21,24 @@ def shown(
 ) -> dict[str, np.ndarray]:
   """The arrays of the first test texts by name; n texts of T tokens, L layers, K tasks.
 
-  `tokens` [n, T], [MASK] being V first; `states` and `state_probs` [n, T], the likeliest state given the text and its
-  probability; `of_token` [n, 2, T], the probability of each token given all others, exact and by the model, NaN at the
-  [MASK]; `at_mask` [n, 2, V], of all tokens there; `attention` [n, L, T] from the [MASK], the mean over heads; `labels`
-  and `near_ties` [n, K]. Predictions use the programs that have measured the model.
+  `tokens` [n, T], V where one is hidden; `states` and `state_probs` [n, T], the likeliest state given the text and its
+  probability; `of_token` [n, 2, T], the probability of each token given all others, or those before for a causal
+  model, exact and by the model, NaN at the [MASK]; `at_mask` [n, 2, V], of all tokens there; `attention` [n, L, T] from
+  the [MASK], the mean over heads; `labels` and `near_ties` [n, K].
   """
   test, size = downstream.splits['test'], settings.measure.batch_size
   tokens = downstream.inputs[test][: settings.shown_texts]
   is_seen = tokens != distribution.num_tokens
   posterior = forward_backward(distribution, token_likelihoods(distribution, tokens, is_seen)).smoothed_probs
-  ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
+  hidden, is_causal = settings.downstream.hidden_position, settings.bert.causal
+  if is_causal:
+    ideal = jax.device_get(bayes_gap.ideal_next_tokens(distribution, tokens))
+  else:
+    ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
   predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)
   probs = np.stack([np.reshape(each, (*tokens.shape, -1)) for each in (ideal.token_probs, predicted)], axis=1)
   of_token = np.take_along_axis(probs, np.where(is_seen, tokens, 0)[:, None, :, None], -1)[..., 0]
+  attention = attention_patterns(model, params, tokens)[..., hidden, :].mean(-2)
   tasks = downstream.tasks[: settings.tasks_per_trial]
   of_texts = lambda arrays: np.stack(arrays, axis=-1)[test][: len(tokens)]
   return {
@@ -40,8 +46,9 @@ def shown(
     'states': posterior.argmax(-1),
     'state_probs': posterior.max(-1),
     'of_token': np.where(is_seen[:, None], of_token, np.nan),
-    'at_mask': probs[:, :, 0],
-    'attention': attention_patterns(model, params, tokens)[..., 0, :].mean(-2),
+    'at_mask': probs[:, :, hidden],
+    # A causal model reads [MASK] and then all tokens but the last.
+    'attention': np.roll(attention, -1, axis=-1) if is_causal else attention,
     'labels': of_texts([task.labels for task in tasks]),
     'near_ties': of_texts([task.margins for task in tasks]) < NEAR_TIE,
   }

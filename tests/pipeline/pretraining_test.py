@@ -122,8 +122,10 @@ def test_texts_are_kept_beside_the_records(finished):
   masked = tokens.copy()
   masked[:, 3] = 10
   probs = np.asarray(token_probs(ExactModel(10), hmm, masked))
-  np.testing.assert_allclose(kept['of_token'][0, :, 3], probs[[0, 1], 3, tokens[:, 3]], atol=1e-6)
-  np.testing.assert_allclose(kept['at_mask'][0], np.asarray(token_probs(ExactModel(10), hmm, tokens))[:, 0], atol=1e-6)
+  np.testing.assert_allclose(kept['of_token'][:, 0, 3], probs[[0, 1], 3, tokens[:, 3]], atol=1e-6)
+  np.testing.assert_allclose(
+    kept['at_mask'][:, 0], np.asarray(token_probs(ExactModel(10), hmm, tokens))[:, 0], atol=1e-6
+  )
   np.testing.assert_allclose(kept['state_probs'][:, 0], downstream.label_probs(tokens).max(-1), atol=1e-6)
   for sums in (kept['at_mask'].sum(-1), kept['attention'].sum(-1)):
     np.testing.assert_allclose(sums, 1, atol=1e-5)
