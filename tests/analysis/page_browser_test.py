@@ -15,6 +15,8 @@ from run_cases import QUIET
 from experiments.analysis.page import content
 from experiments.studies import registry
 
+# Milliseconds that a busy machine may take to open a page.
+_PATIENCE = 300_000
 CHROMIUM, IS_REQUIRED = shutil.which('chromium'), bool(os.environ.get('REQUIRE_ENGINES'))
 if not IS_REQUIRED:
   pytest.importorskip('playwright')
@@ -30,7 +32,8 @@ def browser():
 
   with sync_playwright() as playwright:
     # Chromium has no sandbox for root.
-    yield (launched := playwright.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox']))
+    options = dict(executable_path=CHROMIUM, args=['--no-sandbox'], timeout=_PATIENCE)
+    yield (launched := playwright.chromium.launch(**options))
     launched.close()
 
 
@@ -46,6 +49,7 @@ def opened(browser, folder, request):
   """The page, in a window of a size and a scheme of colours, and what it logged, asked for and popped up."""
   width, scheme = getattr(request, 'param', (1600, 'light'))
   context = browser.new_context(viewport={'width': width, 'height': 900}, color_scheme=scheme, offline=True)
+  context.set_default_timeout(_PATIENCE)
   page, heard = context.new_page(), []
   for event in ('console', 'pageerror', 'dialog', 'request'):
     page.on(event, lambda said, event=event: heard.append((event, getattr(said, 'url', str(said)))))
@@ -102,7 +106,7 @@ def test_a_thousand_trials_open_within_seconds(browser, tmp_path):
   (tmp_path / 'report.html').write_text(content.page([report]))
   spent = lambda: sum(sum(one.cpu_times()[:2]) for one in psutil.Process().children(recursive=True))
   page, before = browser.new_page(), spent()
-  page.goto((tmp_path / 'report.html').as_uri())
+  page.goto((tmp_path / 'report.html').as_uri(), timeout=_PATIENCE)
   assert page.locator('tbody tr').count() == content.MOST_RECORDS
   assert spent() - before < 3
   page.close()
