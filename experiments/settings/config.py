@@ -32,8 +32,14 @@ _FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
 
 
 def shipped(experiment: str) -> dict[str, Any]:
-  """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`."""
-  return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
+  """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`.
+
+  A study of one's own that has none has no defaults.
+  """
+  path = _SHIPPED / f'{experiment}.py'
+  if not path.exists():
+    return {'__doc__': experiment, 'SCALES': (), 'get_config': ml_collections.ConfigDict}
+  return runpy.run_path(str(path))
 
 
 def parse(
