@@ -197,6 +197,12 @@ def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   return mean_interval(100 * by_unit(pairs.assign(gain=pairs['accuracy'] - pairs['accuracy_of_second']), 'gain'))
 
 
+def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: list[str]) -> pd.Series:
+  """The accuracy of each record minus the best of `rivals` on the same `task`, its columns; NaN if there is none."""
+  joined = records.join(rivals.groupby(task)['accuracy'].max().rename('best'), on=task)
+  return joined['accuracy'] - joined['best']
+
+
 def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
   minuend, subtrahend = (percent(records, 'accuracy') for records in (first, second))

@@ -52,7 +52,7 @@ def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | N
 
 
 def read(folder: pathlib.Path) -> tuple[MaskedLM, Any, Any]:
-  """What `hmm_jax.load` reads from a folder, in an object store too."""
+  """Read a folder by `hmm_jax.load`, in an object store too."""
   if not storage.is_object(folder):
     return models.load(folder)
   with tempfile.TemporaryDirectory() as local:

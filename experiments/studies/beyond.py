@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.analysis.statistics import as_text, Interval, mean_interval, stratified, varied
+from experiments.analysis.statistics import as_text, Interval, lead, mean_interval, stratified, varied
 from experiments.analysis.table import format_number, Table, table
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, NONE
@@ -30,16 +30,15 @@ def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
 
   Empty if there are no records of one of them.
   """
-  settings = varied(records)
-  wide = records.pivot_table('accuracy', [*_HMM, *settings, 'task'], ['model', 'method'])
-  if not {first, *second} <= {*wide}:
-    return pd.DataFrame(columns=[*_HMM, *settings, 'gain'])
-  gain = 100 * (wide[first] - wide[[*second]].max(axis=1))
-  return gain.groupby([*_HMM, *settings]).mean().rename('gain').reset_index()
+  place, of = [*_HMM, *varied(records)], dict(iter(records.groupby(['model', 'method'])))
+  if not {first, *second} <= {*of}:
+    return pd.DataFrame(columns=[*place, 'gain'])
+  gain = 100 * lead(of[first], pd.concat([of[fit] for fit in second]), [*place, 'task'])
+  return of[first].assign(gain=gain).dropna(subset='gain').groupby(place)['gain'].mean().reset_index()
 
 
 def _over_hmms(rows: pd.DataFrame) -> Interval:
-  """Of gains, stratified by size; several partitions of one HMM count as one value."""
+  """The mean gain, stratified by size; several partitions of one HMM count as one value."""
   return stratified(of_size.groupby('trial')['gain'].mean() for _, of_size in rows.groupby('num_states'))
 
 
@@ -78,9 +77,9 @@ def _of_temperatures(records: pd.DataFrame) -> list[dict[str, str]]:
   without = [fit for fit in fits if fit[0] == NONE]
   places, rows = ['num_states', *varied(records)], dict[Any, dict[str, str]]()
   for model, method in [fit for fit in fits if fit not in without]:
-    for place, lead in gains(records, (model, method), *without).groupby(places):
+    for place, gained in gains(records, (model, method), *without).groupby(places):
       row = rows.setdefault(place, dict(zip(['|H|', *places[1:]], map(as_text, place))))
-      row[f'{METHODS[method].label}, {model}'] = str(mean_interval(lead['gain']))
+      row[f'{METHODS[method].label}, {model}'] = str(mean_interval(gained['gain']))
   return [*rows.values()]
 
 

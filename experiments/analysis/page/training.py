@@ -14,7 +14,7 @@ from experiments.analysis import figures as figures_lib, statistics
 from experiments.records import files, trials
 from experiments.settings import lists
 
-_PANELS = {'mlm_loss': 'masked-LM loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
+_PANELS = {'mlm_loss': 'training loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
 
 
 @figures_lib.styled

@@ -1,1 +1,1 @@
-"""Where a BERT holds the belief over hidden states, beside controls that could refute it."""
+"""The study of the belief that a BERT holds over hidden states, beside controls that could refute it."""

@@ -154,7 +154,7 @@ def patches(texts: list[Texts], model: MaskedLM, params: Any, hmm: Distribution,
 
 
 def _changes(seen: Texts, seen_x: np.ndarray, texts: Texts, x: np.ndarray, key: Array) -> dict[str, np.ndarray]:
-  """What each patch adds to the activations x [m, D]; maps are fitted to seen texts."""
+  """The change of activations x [m, D] by each patch; maps are fitted to seen texts."""
   new, swap = (np.roll(rows, 1, 0) - rows for rows in (texts.beliefs, x))
   weights = lambda features, targets: hj.probe(features, targets, key).fitted[0]
   encoding = weights(seen.beliefs, seen_x)
@@ -184,7 +184,7 @@ def _directions(rows: np.ndarray) -> np.ndarray:
 
 
 def prompted(texts: list[Texts], model: MaskedLM, params: Any, prompt: Array | np.ndarray) -> Measured:
-  """How far a prompt takes activations of the other texts from those that probes are fitted to.
+  """The distance to which a prompt takes activations of the other texts from those that probes are fitted to.
 
   A distance is the median over texts of that to the nearest. The shift is half the mean l1 distance to the same text
   without the prompt: of beliefs, the total variation.
