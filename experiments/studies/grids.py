@@ -3,7 +3,7 @@
 import matplotlib.figure
 import pandas as pd
 
-from experiments.analysis import error_budget, figures as figures_lib, mixture, report, statistics
+from experiments.analysis import error_budget, grid_figures, mixture, report, statistics
 from experiments.analysis.table import Table
 from experiments.pipeline import checks, sweep
 from experiments.settings.grid import Settings
@@ -12,13 +12,13 @@ from experiments.studies.study import Study
 
 # The function that draws each figure that settings may ask for.
 FIGURES = {
-  'overview': figures_lib.overview,
-  'figure_3_left': figures_lib.figure_3_left,
-  'figure_3_right': figures_lib.figure_3_right,
-  'nearest_tokens': figures_lib.nearest_tokens,
-  'memory_cells': figures_lib.memory_cells,
-  'attention': figures_lib.attention,
-  'controls': figures_lib.controls,
+  'overview': grid_figures.overview,
+  'figure_3_left': grid_figures.figure_3_left,
+  'figure_3_right': grid_figures.figure_3_right,
+  'nearest_tokens': grid_figures.nearest_tokens,
+  'memory_cells': grid_figures.memory_cells,
+  'attention': grid_figures.attention,
+  'controls': grid_figures.controls,
   'budget': error_budget.figure,
   'conditioning': error_budget.conditioning,
 }
@@ -39,7 +39,7 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   """The figures that the settings name and the records fill; one against the fields if settings of records differ."""
   records = statistics.on_fresh_texts(records)
   if statistics.varied(records):
-    return {'against_fields': figures_lib.against_fields(records, settings.figure)}
+    return {'against_fields': grid_figures.against_fields(records, settings.figure)}
   trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
   # Other fits are only for _OF_FITS, unless there are no others.
   shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}

@@ -18,7 +18,7 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import figures
+from experiments.analysis import figures, grid_figures
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.studies import grids
@@ -36,7 +36,7 @@ def _drawn(draw, records):
 
 def test_the_left_figure_draws_the_means_of_the_records():
   """The line of a method passes through its mean accuracies, in percent, at |H|."""
-  _, _, lines, ticks, legend = _drawn(figures.figure_3_left, prompt_records())
+  _, _, lines, ticks, legend = _drawn(grid_figures.figure_3_left, prompt_records())
   assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
   assert lines['prompt, exact G'].get_ydata() == pytest.approx([95.0, 92.0, 82.0])
   assert list(lines['majority class'].get_xdata()) == [4, 10, 30] and ticks == ['4', '10', '30']
@@ -46,10 +46,10 @@ def test_the_left_figure_draws_the_means_of_the_records():
 def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   """The second has a line for each size, in percent by the number of tokens that are kept."""
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
-  _, _, lines, *_ = _drawn(figures.figure_3_left, table_records() + untrained)
+  _, _, lines, *_ = _drawn(grid_figures.figure_3_left, table_records() + untrained)
   assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
   assert 'prompt, pretrained BERT' in lines and not any('exact G' in label for label in lines)
-  _, _, lines, *_ = _drawn(figures.nearest_tokens, table_records())
+  _, _, lines, *_ = _drawn(grid_figures.nearest_tokens, table_records())
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 
 
@@ -58,7 +58,7 @@ def test_the_overview_names_its_lines_where_they_end():
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
   without = [row for row in table_records() if row['model'] == 'none']
   records = frame(prompt_records() + untrained + without)
-  figure = figures.overview(records, figure_settings())
+  figure = grid_figures.overview(records, figure_settings())
   (axes,) = figure.axes
   names = [text.get_text() for text in axes.texts]
   assert names == ['head, pretrained BERT', 'prompt, pretrained BERT', 'table of tokens, no model']
@@ -66,7 +66,7 @@ def test_the_overview_names_its_lines_where_they_end():
   boxes = [text.get_window_extent() for text in axes.texts]
   assert all(low.y1 <= high.y0 for low, high in itertools.pairwise(boxes)) and not figure.legends
   assert all(axes.get_window_extent().x1 - 40 < box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
-  assert figures.overview(records[records['num_states'] == 4], figure_settings()) is None
+  assert grid_figures.overview(records[records['num_states'] == 4], figure_settings()) is None
 
 
 def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies():
@@ -79,7 +79,7 @@ def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies
 
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line per model, at its number of joint states."""
-  _, _, lines, ticks, legend = _drawn(figures.figure_3_right, memory_records())
+  _, _, lines, ticks, legend = _drawn(grid_figures.figure_3_right, memory_records())
   assert lines['memory: attention, exact G'].get_ydata() == pytest.approx([96, 95, 93])
   vanilla = np.array([82, 78, 70]) + 100 * 0.02 * 5 / 3
   assert lines['vanilla: head, exact G'].get_ydata() == pytest.approx(vanilla)
@@ -94,9 +94,9 @@ def test_a_bag_of_words_stands_beside_attention_on_each_model():
     record(Point(4, 2, 1), model, method, 0.6)
     for model, method in (('bert', 'attention'), ('exact', 'attention'), ('exact', 'attention_constant'))
   ]
-  figure = figures.controls(frame(rows), figure_settings())
+  figure = grid_figures.controls(frame(rows), figure_settings())
   assert [{'attention', 'attention on constant G'} <= set(lines_by_label(axes)) for axes in figure.axes] == [True, True]
-  assert figures.controls(frame(rows[:2]), figure_settings()) is None
+  assert grid_figures.controls(frame(rows[:2]), figure_settings()) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_bag_of_words_stands_beside_attention_on_each_model():
 )
 def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
   """A dot is an independent value; the caption counts these."""
-  figure, axes, *_ = _drawn(figures.figure_3_left, prompt_records(num_trials))
+  figure, axes, *_ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials))
   assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}'
   dots = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.']
   bars = [list(bar.get_segments()[0][:, 1]) for container in axes.containers for bar in container.lines[2]]
@@ -118,7 +118,7 @@ def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
 def test_nothing_is_clipped():
   """The limits hold every mark and interval, and no interval or tick is past 100 percent."""
   wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]
-  figure, axes, *_ = _drawn(figures.figure_3_left, wide)
+  figure, axes, *_ = _drawn(grid_figures.figure_3_left, wide)
   figure.draw_without_rendering()
   points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
   # The mark of |H| = |X| runs from edge to edge.
@@ -128,7 +128,7 @@ def test_nothing_is_clipped():
 
 
 def test_title_caption_and_panels_stand_below_each_other():
-  figure, axes, *_ = _drawn(figures.figure_3_left, prompt_records(num_trials=5))
+  figure, axes, *_ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials=5))
   figure.draw_without_rendering()
   boxes = [text.get_window_extent() for text in (*figure.texts, *axes.texts)]
   assert figure.texts[0].get_text() == 'Test accuracy by number of hidden states'
@@ -141,7 +141,7 @@ def test_lines_beside_neighbouring_sizes_do_not_mix():
   sizes = {4: 10, 10: 11, 30: 30}
   rows = [row | {'num_states': sizes[row['num_states']]} for row in prompt_records()]
   rows += [row | {'model': model} for row in rows for model in ('own', 'other_bert')]
-  _, axes, lines, *_ = _drawn(figures.figure_3_left, rows)
+  _, axes, lines, *_ = _drawn(grid_figures.figure_3_left, rows)
   axes.figure.draw_without_rendering()
   drawn = [line for label, line in lines.items() if label[0] != '_']
   places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in drawn])
@@ -151,7 +151,7 @@ def test_lines_beside_neighbouring_sizes_do_not_mix():
 def test_points_of_the_paper_have_markers_of_no_method():
   """In grey, too, they are told from hollow points of ours."""
   settings = dataclasses.replace(figure_settings(), paper_overlay=True)
-  lines = lines_by_label(figures.figure_3_left(frame(prompt_records()), settings).axes[0])
+  lines = lines_by_label(grid_figures.figure_3_left(frame(prompt_records()), settings).axes[0])
   papers = {line.get_marker() for label, line in lines.items() if 'the paper' in label}
   assert len(papers) == 2 and not papers & {method.marker for method in METHODS.values()}
 
@@ -163,7 +163,7 @@ def test_no_error_has_a_place_on_the_logarithmic_axis():
     for cells, of_cells in ((1, [0.0] * 5), (2, [0.001, 0.0, 0.0, 0.0, 0.0]), (3, [0.2] * 5))
     for trial, error in enumerate(of_cells)
   ]
-  _, axes, lines, *_ = _drawn(figures.memory_cells, records)
+  _, axes, lines, *_ = _drawn(grid_figures.memory_cells, records)
   assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([0, 0.02, 20]) and axes.get_yscale() == 'symlog'
   lows = [segment[0][1] for container in axes.containers for segment in container.lines[2][0].get_segments()]
   assert axes.get_ylim()[0] < min(lows) == 0
@@ -178,7 +178,7 @@ def test_bins_are_averaged_by_the_share_of_positions():
     for task, profile in enumerate(profiles)
   ]
   records.append(records[0] | dict(memory_size=3, attention_by='entropy'))
-  _, axes, lines, *_ = _drawn(figures.attention, records)
+  _, axes, lines, *_ = _drawn(grid_figures.attention, records)
   assert sum(label[0] != '_' for label in lines) == 1
   expected = [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]]
   np.testing.assert_allclose(axes.lines[0].get_data(), expected)
@@ -189,7 +189,7 @@ def test_bins_are_averaged_by_the_share_of_positions():
 def test_three_formats_with_the_same_bytes_every_time(tmp_path):
   """The same records give the same files, so that a redraw can be compared."""
   first, second = (
-    figures.save(figures.attention(frame(cell_records()), figure_settings()), tmp_path / name) for name in 'ab'
+    figures.save(grid_figures.attention(frame(cell_records()), figure_settings()), tmp_path / name) for name in 'ab'
   )
   assert [path.suffix for path in first] == ['.png', '.pdf', '.svg']
   assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]

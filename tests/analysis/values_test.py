@@ -5,7 +5,7 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import figures, report, statistics
+from experiments.analysis import grid_figures, report, statistics
 
 LENGTHS = (20, 1, 5)
 # What a prompt gains from each further vector, in points, by task.
@@ -51,7 +51,7 @@ def test_seeds_are_not_compared():
 
 
 def _drawn(records):
-  return {axes.get_title(): axes for axes in figures.against_fields(records, figure_settings()).axes}
+  return {axes.get_title(): axes for axes in grid_figures.against_fields(records, figure_settings()).axes}
 
 
 def test_the_figure_has_the_field_on_its_axis():
