@@ -16,12 +16,12 @@ import matplotlib.patheffects
 import numpy as np
 import pandas as pd
 
-from experiments.analysis import figures, report, statistics
+from experiments.analysis import contrasts, figures, statistics
 from experiments.analysis.statistics import Interval
-from experiments.analysis.table import Table, table
+from experiments.analysis.table import Row, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.groups import FigureSettings
-from experiments.settings.methods import METHODS
+from experiments.settings.methods import METHODS, MODEL_NAMES
 
 # The fields that name an HMM: a distribution and the number of a draw of it.
 _HMM = [*Point._fields, 'trial']
@@ -143,7 +143,7 @@ def _budgets(
   """
   process, points = statistics.process(records), statistics.by_point(records)
   for (title, way), text in itertools.product(WAYS.items(), ('memory', 'vanilla')):
-    of_text = {point: levels(rows, way) for point, rows in points.items() if report.text_name(point) == text}
+    of_text = {point: levels(rows, way) for point, rows in points.items() if point.text == text}
     whole = {point: both for point, both in of_text.items() if len(both[0])}
     if whole:
       heading, labels = ('process', [process]) if process else _heading_and_labels([*whole])
@@ -165,7 +165,7 @@ def _heading_and_labels(points: list[Point]) -> tuple[str, list[str]]:
 
 def tables(records: pd.DataFrame) -> dict[str, Table]:
   """A table for each way and kind of text whose stages were all run: a row for each distribution, and one for all."""
-  made, tests = dict[str, tuple[str, list[report.Row]]](), list[tuple[report.Row, str, float]]()
+  made, tests = dict[str, tuple[str, list[Row]]](), list[tuple[Row, str, float]]()
   for name, title, way, heading, groups in _budgets(records):
     if len(groups) > 1:
       groups['all'] = tuple(map(pd.concat, zip(*groups.values())))
@@ -174,7 +174,7 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
     tests += [(row, *largest_loss(way, *group)) for row, group in zip(rows, groups.values())]
   # Corrected over all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
-    row['largest'] = loss if p_value < report.LEVEL else 'not significant'
+    row['largest'] = loss if p_value < contrasts.LEVEL else 'not significant'
   over = f'{statistics.trial_name(records)}s'
   whole = (
     f'Accuracy lost in points, mean ± half-width of the 95% interval over {over}; largest loss with p < 0.05 (Holm)'
@@ -182,11 +182,11 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   return {name: table(f'{whole}: {title}', rows) for name, (title, rows) in made.items()}
 
 
-def _row(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> report.Row:
+def _row(way: Way, reached: pd.DataFrame, bound: pd.DataFrame) -> Row:
   """The number of HMMs, each loss with its interval, and the accuracy at the end of the way."""
   row = {'n': str(len(reached))}
   for (loss, model, method), interval in zip(way, lost(reached)):
-    row[f'{loss}\nto {METHODS[method].label}, {report.MODEL_NAMES[model]}'] = str(interval)
+    row[f'{loss}\nto {METHODS[method].label}, {MODEL_NAMES[model]}'] = str(interval)
     if method == 'head_best':
       row['of that\nproven'] = str(lost(bound)[0])
   return row | {'accuracy': f'{reached[len(way)].mean():.1f}'}

@@ -14,9 +14,9 @@ import scipy.optimize
 from experiments.analysis import figures, report, statistics
 from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
-from experiments.settings.methods import MAIN, METHODS
+from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES
 
-_MODEL_NAMES = report.MODEL_NAMES | {'bert': 'pretrained BERT'}
+_MODEL_NAMES = MODEL_NAMES | {'bert': 'pretrained BERT'}
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _OVERVIEW = (('bert', 'head'), ('bert', 'probe'), ('bert', 'prompt'), ('none', 'table'), ('untrained', 'probe'))
 _HIDDEN_STATES = 'number of hidden states |H|'
@@ -222,7 +222,7 @@ def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
 def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
   """The records of a run with their `unit`, `text`, `size` and `place` on the x axis of a figure."""
   points = statistics.by_point(statistics.with_unit(records))
-  at = lambda point: dict(text=report.text_name(point), size=str(point), place=AXES[figure](point))
+  at = lambda point: dict(text=point.text, size=str(point), place=AXES[figure](point))
   return pd.concat([rows.assign(**at(point)) for point, rows in points.items()])
 
 

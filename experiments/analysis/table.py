@@ -11,6 +11,8 @@ import scipy.stats
 
 from experiments.settings.fields import printable
 
+# The cells of a row by the headings of their columns.
+Row = dict[str, str]
 # Columns of words wrap at this width, and titles at that of a page.
 _WORDS, _PAGE = 40, 120
 

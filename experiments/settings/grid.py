@@ -25,6 +25,11 @@ class Point(NamedTuple):
     return self.num_states * self.memory_size**self.num_cells
 
   @property
+  def text(self) -> str:
+    """The kind of text: 'memory' or 'vanilla'."""
+    return 'memory' if self.memory_size else 'vanilla'
+
+  @property
   def order(self) -> tuple[int, int, int, int]:
     """The place among the points of a grid: first HMMs without a memory, then by cells."""
     return self.num_cells, *self

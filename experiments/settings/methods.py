@@ -2,12 +2,20 @@
 
 from typing import NamedTuple
 
-# The models for tuning: the pretrained BERT, the exact model, the BERT that pretraining starts from, the pretrained
-# BERT of another draw of the same size, and the user's own model.
-_LANGUAGE_MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
-# The model name in records of methods that use no model.
+# The models for tuning, with their names in tables: the pretrained BERT, the exact model, the BERT that pretraining
+# starts from, the pretrained BERT of another draw of the same size, the user's own model, and none, in records of
+# methods that use no model.
+MODEL_NAMES = {
+  'bert': 'BERT',
+  'exact': 'exact G',
+  'untrained': 'untrained BERT',
+  'other_bert': 'BERT of another HMM',
+  'own': 'own model',
+  'none': 'no model',
+}
+MODELS = tuple(MODEL_NAMES)
 NONE = 'none'
-MODELS = (*_LANGUAGE_MODELS, NONE)
+_LANGUAGE_MODELS = tuple(name for name in MODELS if name != NONE)
 WITHOUT_BERT = ('exact', 'own', NONE)
 
 

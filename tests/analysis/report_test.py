@@ -13,7 +13,7 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import report, statistics
+from experiments.analysis import contrasts, report, statistics
 from experiments.settings.grid import Point
 
 
@@ -40,11 +40,11 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   records = [row | {'accuracy': 0.3 + 0.2 * row['trial']} for row in prompt_records(num_trials=4)]
   for row in (row for row in records if row['method'] == 'prompt'):
     row['accuracy'] += gains[row['num_states']][row['trial']]
-  (differences,) = report.contrasts(statistics.with_unit(frame(records))).values()
+  (differences,) = contrasts.of_protocol(statistics.with_unit(frame(records))).values()
   for point, found in differences.items():
     assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.point.num_states], 0).pvalue)
   (row, *_) = _table('differences', records)
-  assert row['detectable'] == f'{differences[statistics.Place(Point(4))].minimum_effect(report.LEVEL / 3):.1f}'
+  assert row['detectable'] == f'{differences[statistics.Place(Point(4))].minimum_effect(contrasts.LEVEL / 3):.1f}'
 
 
 def test_trends_are_over_the_hmms_of_all_sizes():
@@ -144,7 +144,7 @@ def test_the_table_compares_memory_with_vanilla():
 
 def test_contrasts_are_those_that_were_run_on_bert():
   """A bag of words, which reads no model, is compared with the method on BERT."""
-  titles = lambda records: set(report.contrasts(statistics.with_unit(frame(records))))
+  titles = lambda records: set(contrasts.of_protocol(statistics.with_unit(frame(records))))
   assert titles(cell_records()) == {'attention - head', 'prompt + attention - attention'}
   assert not titles([row for row in memory_records() if row['model'] == 'exact'])
   control = {'method': 'attention_constant', 'model': 'exact', 'accuracy': 0.0}
