@@ -29,7 +29,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   the HMM is a pair (token, the state that it led to), of which there are at most S V. Pairs that cannot occur are left
   out. Pairs of one state that are entered in the same proportions are one, so that T[x, i, j] = A_ij W_jx has the
   states of T too. States of T that cannot occur are left out; others stay apart even where their futures are equal,
-  since a task may speak of them. The order is that of the states of T.
+  since a task may speak of them. The order is that of the states of T; `next_state_probs` says which is which.
 
   Args:
     transition_matrices: T [V, S, S], T[x, i, j] = P[X_t = x, S_{t+1} = j | S_t = i]; over x and j they sum to 1.
@@ -45,6 +45,29 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
            [1., 0.],
            [0., 1.]])
   """
+  hmm, _ = _converted(transition_matrices, initial_probs)
+  return hmm
+
+
+def next_state_probs(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None) -> np.ndarray:
+  """Return P[S_{t+1} = j | H_t = h] [H, S]: the state of T after a token, given that of the converted `HMM`.
+
+  `filtered_probs @ next_state_probs(T)` is the belief over the states of T after each token, the states of the
+  mixed-state presentation. Arguments and errors are those of `from_transition_matrices`.
+
+  Example, the even process; its pairs (token, next state) are (0, 0), (1, 0) and (1, 1):
+
+    >>> next_state_probs([[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
+    array([[1., 0.],
+           [1., 0.],
+           [0., 1.]])
+  """
+  _, probs = _converted(transition_matrices, initial_probs)
+  return probs
+
+
+def _converted(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None) -> tuple[HMM, np.ndarray]:
+  """The HMM of T [V, S, S], and the law [H, S] of the next state of T given its state."""
   given = np.atleast_3d(arguments.array('transition_matrices', transition_matrices))
   check_probs('transition_matrices', given, given.shape[:2] + given.shape[1:2], axis=(0, 2))
   T = float64(given)
@@ -57,8 +80,9 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   T, pi = T[:, possible][:, :, possible], pi[possible]
   A, W = T.sum(0), T.sum(2).T
   if are_equal(T, W.T[:, :, None] * A).all():
-    return HMM(pi, A, W).validate()
-  return _pairs_as_states(T, pi, are_equal)
+    return HMM(pi, A, W).validate(), A @ np.eye(len(possible))[possible]
+  hmm, ends = _pairs_as_states(T, pi, are_equal)
+  return hmm, np.eye(len(possible))[possible][ends]
 
 
 def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
@@ -75,8 +99,11 @@ def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, 
   return stationary_probs(A), recurrent
 
 
-def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any]) -> HMM:
-  """The HMM of pairs (token, the state that it led to); pairs entered in equal proportions are one state."""
+def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any]) -> tuple[HMM, np.ndarray]:
+  """The HMM of pairs (token, the state that it led to), and these states [H].
+
+  Pairs that are entered in equal proportions are one state.
+  """
   ends, tokens = np.argwhere(T.any(1).T).T
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
@@ -93,7 +120,7 @@ def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)
-  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate()
+  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate(), ends[first]
 
 
 def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:

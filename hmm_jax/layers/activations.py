@@ -67,8 +67,9 @@ def save_activations(
 ) -> None:
   """Write the activations of a model, and the exact beliefs beside them, to one .npz that numpy alone reads.
 
-  Its arrays are 'tokens' [..., T], the `activations` by name, each [..., T, D], and 'beliefs' [..., T, H]: P[H_i |
-  X_{-i}] of the exact model, with the states of the memory's values if there is one.
+  Its arrays are 'tokens' [..., T], the `activations` by name, each [..., T, D], and 'beliefs' [..., T, H], of the
+  exact model that sees what the model sees: P[H_i | X_{-i}], of a causal one P[H_i | X_{1..i-1}]. With a memory H_i is
+  the joint state.
 
   Args:
     file: a path, to which numpy adds '.npz' if it lacks it, or an open binary file; an existing file is replaced.
@@ -89,7 +90,7 @@ def save_activations(
   >>> {name: values.shape for name, values in arrays.items()}
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
-  exact = _by_text(ExactModel(model.num_tokens), distribution, tokens, None, None)
+  exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
   arrays: dict[str, Any] = {'tokens': tokens, **_by_text(model, params, tokens, None, layers), **exact}
   np.savez(file, **arrays)
 

@@ -48,6 +48,10 @@ def test_activations_and_exact_beliefs_are_written_for_numpy(streams, tmp_path):
   assert list(written) == ['tokens', *streams, 'beliefs']
   jax.tree.map(np.testing.assert_array_equal, {name: written[name] for name in streams}, streams)
   np.testing.assert_array_equal(written['beliefs'], hj.activations(EXACT, HMM, TOKENS)['beliefs'])
+  causal = hj.ExactModel(V, causal=True)
+  hj.save_activations(tmp_path / 'some.npz', causal, HMM, TOKENS, HMM)
+  written = np.load(tmp_path / 'some.npz', allow_pickle=False)
+  np.testing.assert_array_equal(written['beliefs'], hj.activations(causal, HMM, TOKENS)['beliefs'])
   with pytest.raises(ValueError, match='num_tokens 4; valid is 5'):
     hj.save_activations(tmp_path / 'other.npz', MODEL, PARAMS, TOKENS, float32_hmm(0, H, V + 1))
   assert [path.name for path in tmp_path.iterdir()] == ['some.npz']

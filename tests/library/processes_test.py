@@ -33,15 +33,18 @@ def _arriving(A, W):
 
 def _messages(T, initial_probs, length):
   """pi T[x_1] ... T[x_n] of every word, [V^n, S], whose sums are the probabilities of the words."""
-  rows = np.array(initial_probs)[None]
+  rows = np.atleast_2d(initial_probs)
   for _ in range(length):
     rows = np.einsum('ni,xij->nxj', rows, T).reshape(-1, T.shape[1])
   return rows
 
 
 def _assert_same_words(hmm, T, initial_probs, length):
-  words = _messages(hmm.emission_matrix.T[:, :, None] * hmm.transition_matrix, hmm.initial_probs, length).sum(1)
-  np.testing.assert_allclose(words, _messages(T, initial_probs, length).sum(1), atol=1e-14)
+  """Words have one probability, and their messages over the HMM's states give those over the states of T."""
+  A, W, expected = hmm.transition_matrix, hmm.emission_matrix, _messages(T, initial_probs, length)
+  messages = _messages(_arriving(A, W), hmm.initial_probs * W.T, length - 1)
+  np.testing.assert_allclose(messages.sum(1), expected.sum(1), atol=1e-14)
+  np.testing.assert_allclose(messages @ processes.next_state_probs(T, initial_probs), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +64,11 @@ def test_words_have_the_probabilities_of_the_matrices(hmm, T, num_states):
 
 
 def test_any_matrices_are_converted():
-  """To as many states as there are pairs (token, next state) that can occur; none has state 3, which one needs."""
-  T = np.random.default_rng(0).random((3, 4, 4)) * [1, 1, 1, 0]
-  T[1, :3, 2] = 0
+  """To as many states as there are pairs (token, next state) that can occur; none has state 0, which one needs."""
+  T = np.random.default_rng(0).random((3, 4, 4)) * [0, 1, 1, 1]
+  T[1, 1:, 3] = 0
   T /= T.sum((0, 2))[:, None]
-  for start, num_states in (([0, 0, 0.5, 0.5], 9), (processes.stationary_probs(T.sum(0)), 8)):
+  for start, num_states in (([0.5, 0, 0, 0.5], 9), (processes.stationary_probs(T.sum(0)), 8)):
     hmm = processes.from_transition_matrices(T, start)
     _assert_same_words(hmm, T, start, 5)
     assert hmm.num_states == num_states
