@@ -6,9 +6,7 @@ from experiments.studies import pages
 
 # The tables of thousands of records take ten seconds.
 WITH_TABLES = [
-  pytest.param(
-    page, marks=[pytest.mark.slow] * (page.name in ('figure_3.md', 'findings.md', 'lower_numbers.md')), id=page.name
-  )
+  pytest.param(page, marks=[pytest.mark.slow] * (page.name in ('figure_3.md', 'findings.md')), id=page.name)
   for page in pages.PAGES
   if pages.TABLE.search(page.read_text())
 ]
