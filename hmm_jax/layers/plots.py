@@ -47,7 +47,7 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
 
   Args:
     table: by name, the mapping of a model from layer to a number such as R^2, or the number of a control. A number
-      may be a pair, (mean, half of its interval): then the interval is a bar or a band.
+      may be a pair, (mean, half of its interval), or (mean, lower end, upper end): the interval is a bar or a band.
     ax: matplotlib axes; new ones if None.
 
   >>> import matplotlib; matplotlib.use('agg')
@@ -59,14 +59,21 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   for number, (name, values) in enumerate(table.items()):
     style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
     if isinstance(values, Mapping):
-      means, halves = np.transpose([np.append(value, 0)[:2] for value in values.values()])
-      ax.errorbar(list(values), means, halves, marker=_MARKERS[number % 6], **style)
+      means, lows, highs = np.transpose([_with_ends(value) for value in values.values()])
+      ax.errorbar(list(values), means, [means - lows, highs - means], marker=_MARKERS[number % 6], **style)
     else:
-      mean, half = np.append(values, 0)[:2]
+      mean, *ends = _with_ends(values)
       ax.axhline(mean, **style)
-      ax.axhspan(mean - half, mean + half, color=style['color'], alpha=0.15)
+      ax.axhspan(*ends, color=style['color'], alpha=0.15)
   ax.legend()
   return ax
+
+
+def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
+  """A number, and the ends of its interval, which is the number if there is none."""
+  mean, *rest = np.atleast_1d(value).tolist()
+  low, high = rest if len(rest) == 2 else (mean - sum(rest), mean + sum(rest))
+  return mean, low, high
 
 
 def _new_axes() -> Any:

@@ -1,6 +1,7 @@
 """Tables and figures of the study of belief states, from records."""
 
 from collections.abc import Callable
+import re
 
 from matplotlib.axes import Axes
 import matplotlib.figure
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.statistics import holm, mean_interval, select, stratified
+from experiments.analysis.statistics import holm, select, stratified
 from experiments.analysis.table import format_number, Table, table
 from experiments.studies.belief_states.measure import DESIGNS
 from experiments.studies.settings import BeliefSettings
@@ -70,7 +71,8 @@ def _tests(ends: pd.DataFrame, settings: BeliefSettings) -> Table:
 def tables(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, Table]:
   """All tables, only from records."""
   ends = _ends(records)
-  probed = ends[ends['design'].isin(DESIGNS) & ~ends['reader'].str.endswith('prediction')]
+  left_out = ends['reader'].str.endswith(('prediction', 'untrained embeddings', 'untrained shuffled'))
+  probed = ends[ends['design'].isin(DESIGNS) & ~left_out]
   r_squared = probed.assign(value=probed['r_squared'].fillna(probed['largest']))
   moved = records.melt(['process', 'reader'], ['distance', 'distance_prompted', 'shift'], 'measure').dropna()
   return {
@@ -92,7 +94,7 @@ def figures(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, matplo
   """All figures, only from records."""
   ends = _ends(records)
   # A [MASK] has one embedding in all texts.
-  points = select(ends, hmm=0).dropna(subset='points')[lambda rows: ~rows['reader'].str.contains('embeddings')]
+  points = select(ends, hmm=0).dropna(subset='points')[lambda rows: ~rows['reader'].str.contains('embeddings|shuffled')]
   drawn = {
     'layers': ('Readers of belief states by layer', select(ends, design='pooled'), 'process', _draw_layers),
     'along': ('Readers of belief states along pretraining', _along(records), 'process', _draw_along),
@@ -126,24 +128,33 @@ def _figure(
   figure, grid = figures_lib.panels(s.figure, columns, -(-len(groups) // columns))
   for axes in grid[len(groups) :]:
     axes.axis('off')
-  for axes, (value, of_panel) in zip(grid, groups):
+  for number, (axes, (value, of_panel)) in enumerate(zip(grid, groups)):
     draw(axes, of_panel)
-    axes.set_title(value)
+    axes.set_title(_process_name(value))
+    label = axes.get_xlabel()
     axes.label_outer()
+    if number + columns >= len(groups):
+      # No panel is below.
+      axes.tick_params(labelbottom=True)
+      axes.set_xlabel(label)
   figures_lib.finish(figure, records, title)
   return figure
 
 
+def _process_name(name: str) -> str:
+  """'|H| = 30, temperature 0.1' for 'H30_T0.1'; other names stay."""
+  return re.sub(r'^H(\d+)_T(.*)', r'|H| = \1, temperature \2', name).replace('_', ' ')
+
+
 def _draw_layers(axes: Axes, rows: pd.DataFrame) -> None:
-  """A line of the trained and one of the untrained model, and controls as bands."""
-  means = {reader: mean_interval(values) for reader, values in rows.groupby('reader', sort=False)['kl']}
-  # Two values or less have no interval.
-  pairs = {reader: (mean.mean, np.nan_to_num(mean.half_width)) for reader, mean in means.items()}
-  layers = [reader for reader in pairs if reader.startswith(('embeddings', 'layer'))]
+  """Geometric means and ranges over HMMs: lines of the trained and the untrained model, and controls as bands."""
+  kls = rows.groupby('reader', sort=False)['kl']
+  ranges = {reader: (np.exp(np.log(kl).mean()), kl.min(), kl.max()) for reader, kl in kls}
+  layers = [reader for reader in ranges if reader.startswith(('embeddings', 'layer'))]
   lines = {
-    name: {layer.replace('embeddings', 'emb.'): pairs[name + layer] for layer in layers} for name in ('', 'untrained ')
+    name: {layer.replace('embeddings', 'emb.'): ranges[name + layer] for layer in layers} for name in ('', 'untrained ')
   }
-  bands = {name: pairs[name] for name in _CONTROLS}
+  bands = {name: ranges[name] for name in _CONTROLS}
   hj.plots.layers({'trained': lines[''], 'untrained': lines['untrained ']} | bands, axes).get_legend().remove()
   axes.set(ylabel='KL of the belief (nats)', yscale='log')
 
@@ -151,12 +162,14 @@ def _draw_layers(axes: Axes, rows: pd.DataFrame) -> None:
 def _draw_along(axes: Axes, rows: pd.DataFrame) -> None:
   means = rows.pivot_table('share', 'step', 'reader')
   axes.plot(means.index, means, label=list(means))
-  axes.set(xlabel='pretraining step', ylabel="KL, as a share of a constant's")
+  # An untrained network predicts worse than a constant; the table says how much.
+  axes.set(xlabel='pretraining step', ylabel="KL, as a share of a constant's", ylim=(0, 1.5))
 
 
 def _draw_patches(axes: Axes, rows: pd.DataFrame) -> None:
-  rows.pivot_table('share', 'reader', 'process', sort=False).drop('none').plot.barh(ax=axes, legend=False)
-  axes.set(xlabel='KL, as a share of no patch', ylabel='')
+  means = rows.pivot_table('share', 'reader', 'process', sort=False).drop('none')
+  axes.plot(means.to_numpy(), means.index, label=[*map(_process_name, means)], linestyle='none')
+  axes.set(xlabel='KL, as a share of no patch', xlim=(0, None), ylim=(len(means) - 0.5, -0.5))
 
 
 def _draw_simplex(axes: Axes, rows: pd.DataFrame) -> None:
