@@ -122,10 +122,7 @@ def _figure(
 ) -> matplotlib.figure.Figure:
   """A panel for each value of a field, at most four side by side."""
   groups = rows.groupby(by, sort=False)
-  columns = min(len(groups), 4)
-  figure, grid = figures_lib.panels(s.figure, columns, -(-len(groups) // columns))
-  for axes in grid[len(groups) :]:
-    axes.axis('off')
+  figure, grid = figures_lib.panels(s.figure, len(groups))
   for axes, (value, of_panel) in zip(grid, groups):
     draw(axes, of_panel)
     axes.set_title(value)
