@@ -51,7 +51,7 @@ WAYS: dict[str, Way] = {
 
 # Colour and hatch of each loss; the hatch tells them apart in grey.
 _STYLES = {
-  'degeneracy': ('0.7', ''),
+  'degeneracy': ('0.82', ''),
   'surrogate': ('#0072B2', '\\\\\\\\'),
   'approximation': ('#E69F00', '....'),
   'conditioning': ('#CC79A7', '||||'),
