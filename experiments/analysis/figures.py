@@ -117,7 +117,13 @@ def draw_majority(
   # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
   marker, dash = (turn('_', '|')[0], '') if len(samples) == 1 else ('', dash)
   axes.plot(
-    *turn(list(samples), means), color='0.45', marker=marker, markersize=25, linestyle=dash, linewidth=1.4, label=label
+    *turn(list(samples), means),
+    color='0.45',
+    marker=marker,
+    markersize=turn(25, 9)[0],
+    linestyle=dash,
+    linewidth=1.4,
+    label=label,
   )
 
 
