@@ -12,7 +12,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 import matplotlib.figure
-import matplotlib.patheffects
 import numpy as np
 import pandas as pd
 
@@ -52,7 +51,7 @@ WAYS: dict[str, Way] = {
 
 # Colour and hatch of each loss; the hatch tells them apart in grey.
 _STYLES = {
-  'degeneracy': ('#000000', ''),
+  'degeneracy': ('0.82', ''),
   'surrogate': ('#0072B2', '\\\\\\\\'),
   'approximation': ('#E69F00', '....'),
   'conditioning': ('#CC79A7', '||||'),
@@ -68,10 +67,6 @@ _CONDITIONS = (
   ('own model', 'own', 'ridge_accuracies', 'ridge'),
   ('exact G with noise', 'bert', 'noise_accuracies', "size of the noise, in units of BERT's error"),
 )
-# Makes a black interval readable on a black bar.
-_HALO: list[matplotlib.patheffects.AbstractPathEffect] = [
-  matplotlib.patheffects.withStroke(linewidth=2.4, foreground='white')
-]
 
 
 def levels(records: pd.DataFrame, way: Way) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -199,7 +194,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
   if not drawn:
     return None
   over = f'{statistics.trial_name(records)}s'
-  whole, panels = figures.panels(settings, rows=len(drawn))
+  whole, panels = figures.panels(settings, len(drawn), columns=1)
   for axes, (_, title, way, heading, groups) in zip(panels, drawn):
     _draw(axes, way, *zip(*groups.values()))
     axes.set_xticks(range(len(groups)), [*groups])
@@ -207,8 +202,10 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
     counts = [len(reached) for reached, _ in groups.values()]
     axes.set_title(textwrap.fill(f'{title}; {figures.counted(counts, over, spread=False)}', 66))
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  figures.trim_percent_ticks(axes)
-  figures.finish(whole, records, 'Accuracy lost at each step', f'95% t intervals over {over}; hollow: a gain')
+  figures.trim_percent_ticks(axes.yaxis)
+  # The legend alone shows this one.
+  axes.bar(0, np.nan, bottom=100, facecolor='white', edgecolor='0.4', label='hollow: a gain')
+  figures.finish(whole, records, 'Accuracy lost at each step', f'95% t intervals of each step over {over}')
   return whole
 
 
@@ -228,11 +225,10 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   ]
   whole, panels = figures.panels(settings, len(conditions))
   for axes, (title, _, field, label, points) in zip(panels, conditions):
-    for index, (point, rows) in enumerate(points.items()):
+    for point, rows in points.items():
       # HMMs have equally many tasks, so that the mean over these is that over HMMs.
       (places, *_), accuracies = np.moveaxis(np.array(rows[field].tolist()), -1, 0)
-      shade = str(0.75 * index / len(points))
-      axes.plot(places, 100 * accuracies.mean(0), label=str(point), color=shade, marker='sovD^PX*'[index % 8])
+      axes.plot(places, 100 * accuracies.mean(0), label=str(point))
     axes.set(title=title, xscale='log', xlabel=label)
   panels[0].set_ylabel('test accuracy (%)')
   title, over = 'Accuracy of converged heads', f'means over {statistics.trial_name(records)}s'
@@ -251,14 +247,11 @@ def _draw(axes: Axes, way: Way, reached: Sequence[pd.DataFrame], bounds: Sequenc
     # The legend shows a loss, also where the first step is a gain.
     for gains, face, edge in ((False, colour, 'white'), (True, 'white', colour)):
       shown: dict[str, Any] = dict(facecolor=face, edgecolor=edge, hatch=hatch, zorder=2)
-      height, label = np.where((end > start) == gains, end - start, np.nan), '_' if gains else loss
+      height, label = np.where((end > start) == gains, end - start, np.nan), f'_{loss}' if gains else loss
       axes.bar(at, height, 0.9 * width, bottom=start, label=label, **shown)
-    line: dict[str, Any] = dict(color='black', linewidth=1.2)
-    axes.hlines(end, at - 0.45 * width, at + 0.45 * width, zorder=4, **line)
-    error = axes.errorbar(at, end, half_width, fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=5)
-    for artist in error.get_children():
-      artist.set_path_effects(_HALO)
+    line: dict[str, Any] = dict(color='black', linewidth=1.2, zorder=4)
+    axes.hlines(end, at - 0.45 * width, at + 0.45 * width, **line)
+    axes.errorbar(at, end, half_width, fmt='none', ecolor='black', elinewidth=1, capsize=2, label=f'_{loss}')
     if method == 'head_best':
       proven = [bound[1].mean() for bound in bounds]
-      line |= dict(linestyle=(0, (2, 1)), path_effects=_HALO, zorder=6, label='proven degeneracy')
-      axes.hlines(proven, at - 0.6 * width, at + 0.6 * width, **line)
+      axes.hlines(proven, at - 0.6 * width, at + 0.6 * width, linestyle=':', label='proven degeneracy', **line)

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 import matplotlib.figure
 import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
@@ -27,6 +28,9 @@ FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
 
+# From a place and a value to x and y.
+Turn = Callable[[Any, Any], tuple[Any, Any]]
+
 # A decorator, and no `with` block: figures have this style instead of the user's.
 styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplstyle', after_reset=True)
 
@@ -37,17 +41,32 @@ def with_labels(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def panels(
-  settings: FigureSettings, columns: int = 1, rows: int = 1, **shared: Any
+  settings: FigureSettings, count: int = 1, columns: int = 4, sharey: bool = True, sharex: bool = False
 ) -> tuple[matplotlib.figure.Figure, Any]:
-  """A figure and its panels, row by row, with one y axis unless `shared` says otherwise."""
+  """A figure and its panels, at most `columns` side by side."""
+  columns = min(count, columns)
+  rows = -(-count // columns)
   size = settings.width * (0.4 * columns + 0.6), settings.height * (0.7 * rows + 0.3)
-  figure, shared = matplotlib.figure.Figure(size, settings.dpi), dict(sharey=True) | shared
-  return figure, figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+  figure = matplotlib.figure.Figure(size, settings.dpi)
+  grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey, sharex=sharex).ravel()
+  for axes in grid[count:]:
+    axes.remove()
+  return figure, grid[:count]
 
 
 def style_of(method: str) -> dict[str, Any]:
   """The line style of a method."""
   return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
+
+
+def upright(place: Any, value: Any) -> tuple[Any, Any]:
+  """x and y of a value whose place is on the x axis."""
+  return place, value
+
+
+def sideways(place: Any, value: Any) -> tuple[Any, Any]:
+  """x and y of a value whose place is a row."""
+  return value, place
 
 
 def draw_line(
@@ -57,41 +76,54 @@ def draw_line(
   style: dict[str, Any],
   beside: float = 0.0,
   interval: Callable[[np.ndarray], Interval] = percent_interval,
+  turn: Turn = upright,
 ) -> None:
   """Draw a line through the mean at each place, with the 95% interval of five values or more, else each as a dot.
 
-  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left. Intervals and
-  dots are named after it, with a _ in front, which keeps them out of the legend.
+  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left, or below.
+  Intervals and dots are named after it, with a _ in front, which keeps them out of the legend.
   """
 
   def move(artists: Iterable[Artist], points: float) -> None:
     # After drawing, so that axis limits follow the places themselves.
+    shift = ScaledTranslation(*turn(points / 72, 0), axes.figure.dpi_scale_trans)
     for artist in artists:
-      artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
+      artist.set_transform(axes.transData + shift)
 
   intervals = {place: interval(values) for place, values in samples.items()}
-  move(axes.plot(list(intervals), [each.mean for each in intervals.values()], label=label, zorder=3, **style), beside)
+  means = [each.mean for each in intervals.values()]
+  move(axes.plot(*turn(list(intervals), means), label=label, zorder=3, **style), beside)
   colour = style['color']
   dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
   for place, each in intervals.items():
     if len(each.values) >= LEAST_FOR_INTERVAL:
-      lengths = np.abs(each.ends - each.mean)[:, None]
-      bar = axes.errorbar(place, each.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
+      at, lengths = turn(place, each.mean), turn(np.abs(each.ends - each.mean)[:, None], None)
+      bar = axes.errorbar(*at, *lengths, fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
       move(bar.get_children(), beside)
     elif len(each.values) > 1:
       places, fill = [place] * len(each.values), style.get('markerfacecolor', colour)
-      move(axes.plot(places, each.values, markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
+      move(axes.plot(*turn(places, each.values), markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
 
 
 def draw_majority(
-  axes: Axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash: str = '-.'
+  axes: Axes,
+  samples: dict[float, np.ndarray],
+  label: str = 'majority class',
+  dash: str = '-.',
+  turn: Turn = upright,
 ) -> None:
   """The mean accuracy, or error, of the majority class at each place: a line, or a bar if there is one place."""
   means = [values.mean() for values in samples.values()]
   # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
-  marker, dash = ('_', '') if len(samples) == 1 else ('', dash)
+  marker, dash = (turn('_', '|')[0], '') if len(samples) == 1 else ('', dash)
   axes.plot(
-    list(samples), means, color='0.45', marker=marker, markersize=25, linestyle=dash, linewidth=1.4, label=label
+    *turn(list(samples), means),
+    color='0.45',
+    marker=marker,
+    markersize=turn(25, 9)[0],
+    linestyle=dash,
+    linewidth=1.4,
+    label=label,
   )
 
 
@@ -120,13 +152,13 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, 
     figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
 
 
-def trim_percent_ticks(axes: Axes) -> None:
+def trim_percent_ticks(axis: Axis) -> None:
   """Remove ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
-  low, high = axes.get_ylim()
-  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+  low, high = axis.get_view_interval()
+  axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= min(high, 100)])
 
 
-def counted(counts: list[int], unit: str, spread: bool = True) -> str:
+def counted(counts: Iterable[int], unit: str, spread: bool = True) -> str:
   """n, what it counts, and how `draw_line` shows the spread, as in 'tasks of one HMM per size: n = 4, each a dot'."""
   few, most = min(counts), max(counts)
   dots, bars = few < LEAST_FOR_INTERVAL and most > 1, most >= LEAST_FOR_INTERVAL

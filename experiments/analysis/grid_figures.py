@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 import matplotlib.figure
+from matplotlib.lines import Line2D
 import numpy as np
 import pandas as pd
 import scipy.optimize
@@ -19,6 +20,7 @@ from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES
 _MODEL_NAMES = MODEL_NAMES | {'bert': 'pretrained BERT'}
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _OVERVIEW = (('bert', 'head'), ('bert', 'probe'), ('bert', 'prompt'), ('none', 'table'), ('untrained', 'probe'))
+_FIT = ['text', 'model', 'method']
 _HIDDEN_STATES = 'number of hidden states |H|'
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
@@ -28,13 +30,7 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
   """Accuracy against |H| by method and model; beside an untrained BERT, 'exact' and 'other_bert' are left out."""
   if (records['model'] == 'untrained').any():
     records = records[records['model'].isin(['bert', 'untrained', 'own', 'none'])]
-  figure, axes, records = _panel_of_figure_3('left', records, settings)
-  if records['place'].min() <= 10 <= records['place'].max():
-    # The paper's |X| is 10; past it the emission rows are dependent.
-    axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-    axes.text(10, 0.01, ' |H| = |X|', transform=axes.get_xaxis_transform(), va='bottom', fontsize='small', color='0.35')
-  _finish(figure, records, 'Test accuracy by number of hidden states', _HIDDEN_STATES)
-  return figure
+  return _figure_3('left', records, settings, _HIDDEN_STATES)
 
 
 @figures.styled
@@ -54,21 +50,41 @@ def overview(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
 @figures.styled
 def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
-  figure, _, records = _panel_of_figure_3('right', records, settings)
-  _finish(figure, records, 'Test accuracy by number of joint states', 'number of joint states |M||H|')
+  return _figure_3('right', records, settings, 'number of joint states |M||H|')
+
+
+def _figure_3(panel: str, records: pd.DataFrame, settings: FigureSettings, size: str) -> matplotlib.figure.Figure:
+  """A panel of Figure 3, 'left' or 'right': lines against the size, or a dot plot at the only size."""
+  records = _paper_records(_placed(records, f'figure_3_{panel}'), panel)
+  name, _, symbol = size.rpartition(' ')
+  if records['place'].nunique() == 1:
+    return _dot_plot(panel, records, settings, symbol)
+  figure, (axes,) = figures.panels(settings)
+  _draw_methods(axes, records)
+  if settings.paper_overlay:
+    _draw_paper(axes, records, panel, {})
+  if panel == 'left' and records['place'].min() <= 10 <= records['place'].max():
+    # The paper's |X| is 10; past it the emission rows are dependent.
+    axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    axes.text(10, 0.01, ' |H| = |X|', transform=axes.get_xaxis_transform(), va='bottom', fontsize='small', color='0.35')
+  _finish(figure, records, f'Test accuracy by {name}', size)
   return figure
 
 
-def _panel_of_figure_3(
-  panel: str, records: pd.DataFrame, settings: FigureSettings
-) -> tuple[matplotlib.figure.Figure, Axes, pd.DataFrame]:
-  """An unfinished figure of the lines of a panel, 'left' or 'right', its axes, and the records drawn."""
+def _dot_plot(panel: str, records: pd.DataFrame, settings: FigureSettings, size: str) -> matplotlib.figure.Figure:
+  """A panel of Figure 3 at the only size: a row for each fit, and through the rows of a text its majority class."""
   figure, (axes,) = figures.panels(settings)
-  records = _paper_records(_placed(records, f'figure_3_{panel}'), panel)
-  _draw_methods(axes, records)
+  lines = records.groupby(_FIT)
+  _draw_methods(axes, records.assign(place=lines.ngroup()), turn=figures.sideways)
+  names = [_out_of_legend(line) for line, _ in zip(_in_legend(axes), lines)]
   if settings.paper_overlay:
-    _draw_paper(axes, records, panel)
-  return figure, axes, records
+    _draw_paper(axes, records, panel, dict(zip(lines.groups, range(len(names)))))
+  axes.set_yticks(range(len(names)), names)
+  axes.set(xlabel='test accuracy (%)', ylim=(len(names) - 0.5, -0.5))
+  axes.grid(axis='x')
+  figures.trim_percent_ticks(axes.xaxis)
+  figures.finish(figure, records, f'Test accuracy at {size} = {records["place"].iloc[0]}', _counted(records))
+  return figure
 
 
 @figures.styled
@@ -81,7 +97,7 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
     return None
   records = _placed(records[records['method'].isin(_CONTROLS)], 'controls')
   texts, models = (sorted(records[field].unique()) for field in ('text', 'model'))
-  figure, grid = figures.panels(settings, len(models), len(texts), sharex=True)
+  figure, grid = figures.panels(settings, len(models) * len(texts), len(models), sharex=True)
   for axes, (text, model) in zip(grid, itertools.product(texts, models)):
     rows = statistics.select(records, text=text)
     _draw_methods(axes, rows[(rows['model'] == model) | (rows['method'] == 'attention_constant')], '{method}')
@@ -126,8 +142,8 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   )
   sizes, lines = (records.groupby(['place', 'second'])[name].nunique().max() for name in ('size', 'line'))
   by = ['second', 'size' if sizes <= lines else 'line'][: 1 + (sizes > 1)]
-  drawn, columns = records.groupby(by, sort=False), min(records[by[-1]].nunique(), 3)
-  figure, grid = figures.panels(settings, columns, -(-drawn.ngroups // columns))
+  drawn = records.groupby(by, sort=False)
+  figure, grid = figures.panels(settings, drawn.ngroups, min(records[by[-1]].nunique(), 3))
   for axes, (titles, rows) in zip(grid, drawn):
     if sizes <= lines:
       _draw_methods(axes, rows)
@@ -138,9 +154,7 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
     axes.set(title=', '.join(filter(None, titles)), xlabel=first, xscale='log' if is_wide else 'linear')
     axes.minorticks_off()
     axes.set_xticks(places, [*map(statistics.as_text, values)])
-  figures.trim_percent_ticks(grid[0])
-  for axes in grid[drawn.ngroups :]:
-    axes.remove()
+  figures.trim_percent_ticks(grid[0].yaxis)
   figure.supylabel('test accuracy (%)')
   at = (f'{name} = {value}' for name, value in further.items())
   figures.finish(figure, records, f'Test accuracy by {first}', _counted(records), *at)
@@ -238,58 +252,73 @@ def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
   return {place: statistics.percent(rows, field).values for place, rows in records.groupby('place')}
 
 
-def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> None:
+def _draw_methods(
+  axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}', turn: figures.Turn = figures.upright
+) -> None:
   """A line for each method on each model, and the majority class; of each text if there are two."""
-  prefix = _draw_fits(axes, records, label)
+  prefix = _draw_fits(axes, records, label, turn)
   for text, rows in records.groupby('text'):
     name, dash = prefix.format(text=text) + 'majority class', ':' if prefix and text == 'memory' else '-.'
-    figures.draw_majority(axes, _samples(rows, 'majority_accuracy'), name, dash)
+    figures.draw_majority(axes, _samples(rows, 'majority_accuracy'), name, dash, turn)
 
 
-def _draw_fits(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> str:
+def _draw_fits(
+  axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}', turn: figures.Turn = figures.upright
+) -> str:
   """A line for each method on each model, side by side; the prefix of labels, which names the text if there are two."""
-  lines = records.groupby(['text', 'model', 'method'])
+  lines = records.groupby(_FIT)
   texts_of = records.groupby('method')['text'].nunique()
   prefix = '{text}: ' if records['text'].nunique() > 1 else ''
-  # All within the margin of the axis.
-  step = min(4, 36 / len(lines))
+  # All within the margin of the axis. Rows are apart already.
+  step = min(4, 36 / len(lines)) * (turn is figures.upright)
   for index, ((text, model, method), rows) in enumerate(lines):
     style = figures.style_of(method)
     if text == 'vanilla' and texts_of[method] > 1:
       # A colour that no method has: its own is on the other text.
       style['color'] = '#CC79A7'
     name = (prefix + label).format(text=text, method=METHODS[method].label, model=_MODEL_NAMES[model])
-    figures.draw_line(
-      axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2)
-    )
+    beside = step * (index - (len(lines) - 1) / 2)
+    figures.draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), beside, turn=turn)
   return prefix
 
 
 def _name_lines(axes: Axes) -> None:
   """Write each line's name beside its right end, no two on one height, in place of the legend."""
-  named = [line for line in axes.lines if not str(line.get_label()).startswith('_')]
-  named.sort(key=lambda line: np.asarray(line.get_ydata())[-1])
+  named = sorted(_in_legend(axes), key=lambda line: np.asarray(line.get_ydata())[-1])
   ends = np.array([np.asarray(line.get_ydata())[-1] for line in named])
   # The least squares that keep a distance of 6% of the axis.
   apart = 0.06 * np.ptp(axes.get_ylim()) * np.arange(len(ends))
   for line, height in zip(named, scipy.optimize.isotonic_regression(ends - apart).x + apart):
     place = np.asarray(line.get_xdata())[-1], height
     beside: Any = dict(xytext=(22, 0), textcoords='offset points', va='center', annotation_clip=False)
-    axes.annotate(str(line.get_label()), place, color=line.get_color(), **beside)
-    line.set_label(f'_{line.get_label()}')
+    axes.annotate(_out_of_legend(line), place, color=line.get_color(), **beside)
 
 
-def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
-  """The paper's points within the range of ours."""
+def _in_legend(axes: Axes) -> list[Line2D]:
+  return [line for line in axes.lines if not str(line.get_label()).startswith('_')]
+
+
+def _out_of_legend(line: Line2D) -> str:
+  """Take a line out of the legend; return its name."""
+  name = str(line.get_label())
+  line.set_label(f'_{name}')
+  return name
+
+
+def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str, rows: dict[Any, int]) -> None:
+  """The paper's points within the range of ours; if there are `rows` of fits, those of these fits in their rows."""
   scale, places = records['scale'].iloc[0], records['place']
   of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
   style: dict[str, Any] = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
   # No method has these markers.
-  for marker, (_, _, name) in zip('x+', report.PAPER[panel]):
-    shown = {x: y for x, y in report.paper(panel, name, scale).items() if places.min() <= x <= places.max()}
-    if shown:
-      label = f'{name}, the paper ({of}; digitised)'
-      axes.plot(list(shown), list(shown.values()), label=label, marker=marker, **style)
+  for marker, (text, method, name) in zip('x+', report.PAPER[panel]):
+    points: list[Any] = [
+      (x, y) for x, y in report.paper(panel, name, scale).items() if places.min() <= x <= places.max()
+    ]
+    if rows:
+      points = [(y, rows[fit]) for _, y in points if (fit := (text, 'bert', method)) in rows]
+    if points:
+      axes.plot(*zip(*points), label=f'{name}, the paper ({of}; digitised)', marker=marker, **style)
 
 
 def _finish(
@@ -306,7 +335,7 @@ def _finish(
     )
     axes.set_xscale('function', functions=(there, back))
   axes.set_xticks(places)
-  figures.trim_percent_ticks(axes)
+  figures.trim_percent_ticks(axes.yaxis)
   axes.set(xlabel=label, ylabel=unit)
   figures.finish(figure, records, title, _counted(records))
 
@@ -316,4 +345,4 @@ def _counted(records: pd.DataFrame, spread: bool = True) -> str:
   counts = records.groupby(list(Point._fields))['unit'].nunique()
   trial = statistics.trial_name(records)
   unit = f'{trial}s' if records['trial'].nunique() > 1 else f'tasks of one {trial} per size'
-  return figures.counted(list(counts), unit, spread)
+  return figures.counted(counts, unit, spread)

@@ -1,7 +1,8 @@
 """python -m experiments.studies.pages: fill the tables of README.md and docs/, and draw figures, from docs/results/.
 
 A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
-it are written by hand. Figures lie beside the records that they are drawn from.
+it are written by hand. Figures lie beside the records that they are drawn from: those of every folder of which a page
+has a table or a figure.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from experiments.studies import registry
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
 TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
+_FOLDER = re.compile(r'(?:<!-- table \w+ of |\]\([^)]*results/)(\S+)(?: -->|/\w+\.png)')
 _RESULTS = ROOT / 'docs' / 'results'
 
 
@@ -39,14 +41,14 @@ def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplo
 
 
 def main(words: list[str]) -> int:
-  """Rewrite every page, and the figures of every folder of records with a table on a page; return the exit status."""
+  """Rewrite every page, and the figures of every folder of records that is on a page; return the exit status."""
   if words:
     print(f'error: unknown argument {words[0]!r}; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT
   folders = set[str]()
   for page in PAGES:
     text = page.read_text()
-    folders |= {marked[3] for marked in TABLE.finditer(text)}
+    folders.update(_FOLDER.findall(text))
     try:
       files.write_whole(page, filled(text))
     except (KeyError, ValueError, SettingsError) as error:

@@ -152,7 +152,7 @@ def draw(
   counts = steps.groupby('num_states')['trial'].nunique()
   title, counted = (
     f'{_LABELS[field].partition(" (")[0]} along pretraining',
-    figures_lib.counted(list(counts), 'HMMs', spread=False),
+    figures_lib.counted(counts, 'HMMs', spread=False),
   )
   figures_lib.finish(figure, records, title.capitalize(), counted, 'a mark for each HMM and step')
   return figure

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from experiments.analysis import error_budget, statistics
+from experiments.analysis.page.pictures import picture
 from experiments.settings.grid import Point
 
 HEAD, *_ = error_budget.WAYS.values()
@@ -146,10 +147,11 @@ def test_hmms_of_all_sizes_are_units_together():
 
 
 def test_the_figure_floats_each_step_between_its_stages():
-  """Bars from start to end."""
+  """A bar ends at its stage; beside it, a gain too, stands its change with the interval of that."""
   records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
-  (axes,) = error_budget.figure(records, figure_settings()).axes
-  bars = [bar for bar in axes.patches if np.isfinite(bar.get_height())]
-  means = error_budget.levels(records, HEAD)[0].mean().to_numpy()
-  ends = [[bar.get_y(), bar.get_y() + bar.get_height()] for bar in bars]
-  np.testing.assert_allclose(ends, np.stack([means[:-1], means[1:]], axis=1))
+  levels, _ = error_budget.levels(records, HEAD)
+  values = picture('budget', error_budget.figure(records, figure_settings()), b'').values.frame.set_index('line')
+  for step, ((name, *_), lost) in enumerate(zip(HEAD, error_budget.lost(levels)), 1):
+    interval = '[{:.4g}, {:.4g}]'.format(*0 - lost.ends[::-1])
+    expected = [f'{levels[step].mean():.4g}', f'{0 - lost.mean:+.4g}', interval]
+    assert values.loc[name, ['test accuracy (%)', 'change', '95% interval']].tolist() == expected

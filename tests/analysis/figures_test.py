@@ -19,6 +19,7 @@ import pytest
 import scipy.stats
 
 from experiments.analysis import figures, grid_figures
+from experiments.analysis.page.pictures import picture
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.studies import grids
@@ -86,6 +87,20 @@ def test_the_right_figure_draws_memory_and_vanilla():
   # BERT has no record beside the largest memory, and the line stops before it.
   assert lines['vanilla: head, pretrained BERT'].get_ydata() == pytest.approx(vanilla[:2])
   assert ticks == ['8', '12', '20'] and len(legend) == 6
+
+
+def test_one_size_is_a_dot_plot():
+  """A row for each fit with its interval, the paper's point in that of its fit, and the majority through all rows."""
+  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
+  figure = grid_figures.figure_3_left(frame(prompt_records(num_trials=5)).query('num_states == 10'), settings)
+  # Line, accuracy, row unless the line is its name, interval.
+  *fits, majority, _, paper = picture('dots', figure, b'').values.frame.to_numpy().tolist()
+  assert [row[1] for row in fits[:4]] == ['77.8', '87.8', '79.8', '92.8'] and fits[3][::2] == ['prompt, exact G', '']
+  ends = scipy.stats.t.interval(0.95, 4, 77.8, scipy.stats.sem([0, 1, 2, 0, 1]))
+  assert fits[0][3] == '[{:.4g}, {:.4g}]'.format(*ends)
+  assert majority == ['majority class', '60', 'prompt, exact G', '']
+  assert paper == ['prompt, the paper (BERT-base on more text; digitised)', '93', 'prompt, pretrained BERT', '']
+  assert len(figure.legends[0].get_texts()) == 3
 
 
 def test_a_bag_of_words_stands_beside_attention_on_each_model():

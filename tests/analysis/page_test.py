@@ -151,3 +151,11 @@ def test_values_stand_at_given_labels_with_their_intervals():
   np.testing.assert_allclose(
     [left, top], [100 * (at[0] + 20 / 72 * figure.dpi) / figure.bbox.width, 100 - 100 * at[1] / height]
   )
+
+
+def test_values_of_bars_are_at_their_ends():
+  """Sideways, too, and at names of places."""
+  figure, (axes,) = figures.panels(figure_settings())
+  axes.barh(['a', 'b'], [1, 2], label='share')
+  values = picture('some', figure, b'').values.frame
+  assert values.to_numpy().tolist() == [['share', '1', 'a'], ['share', '2', 'b']]

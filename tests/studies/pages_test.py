@@ -1,5 +1,8 @@
 """The tables of the pages are those that the records in docs/results make now."""
 
+import re
+
+from conftest import DOCS
 import pytest
 
 from experiments.studies import pages
@@ -19,6 +22,12 @@ def test_no_table_of_a_page_is_stale(page):
   # A number that is not that of the records is seen.
   table = pages.TABLE.search(text)[0]
   assert pages.filled(table.replace('\n|', '\n|1', 1)) == table
+
+
+def test_the_gallery_has_every_figure():
+  """Of records; tutorials show their own."""
+  found = {str(path.relative_to(DOCS)) for path in DOCS.glob('results/**/*.png')}
+  assert found == {*re.findall(r'\]\((.*png)\)', (DOCS / 'gallery.md').read_text())}
 
 
 def test_an_unknown_table_is_named(capsys, monkeypatch, tmp_path):

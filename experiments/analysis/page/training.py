@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 import contextlib
-import itertools
 import pathlib
 from typing import Any
 
@@ -23,10 +22,10 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
   found = list(_metrics(records, settings, workdir)) if 'pretraining_id' in records else []
   if not found:
     return {}
-  figure = matplotlib.figure.Figure((1.5 * settings.figure.width, settings.figure.height), settings.figure.dpi)
-  for axes, (field, label) in zip(figure.subplots(1, 2), _PANELS.items()):
-    styles = itertools.cycle(matplotlib.rcParams['axes.prop_cycle'])
-    for (name, rows), style in zip(pd.concat(found).groupby('line', sort=False), styles):
+  figure, panels = figures_lib.panels(settings.figure, 2, sharey=False)
+  for axes, (field, label) in zip(panels, _PANELS.items()):
+    lines = pd.concat(found).groupby('line', sort=False)
+    for (name, rows), style in zip(lines, matplotlib.rcParams['axes.prop_cycle']()):
       samples = {float(step): values.to_numpy() for step, values in rows.groupby('step')[field]}
       figures_lib.draw_line(axes, samples, str(name), style, interval=statistics.mean_interval)
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))

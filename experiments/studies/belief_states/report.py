@@ -15,6 +15,8 @@ from experiments.studies.belief_states.measure import DESIGNS
 from experiments.studies.settings import BeliefSettings
 import hmm_jax as hj
 
+# Panels side by side.
+_COLUMNS = 4
 _CONTROLS = ['exact G', 'window', 'table', 'shuffled']
 
 
@@ -122,18 +124,15 @@ def _figure(
   by: str,
   draw: Callable[[Axes, pd.DataFrame], object],
 ) -> matplotlib.figure.Figure:
-  """A panel for each value of a field, at most four side by side."""
+  """A panel for each value of a field."""
   groups = rows.groupby(by, sort=False)
-  columns = min(len(groups), 4)
-  figure, grid = figures_lib.panels(s.figure, columns, -(-len(groups) // columns))
-  for axes in grid[len(groups) :]:
-    axes.axis('off')
+  figure, grid = figures_lib.panels(s.figure, len(groups), _COLUMNS)
   for number, (axes, (value, of_panel)) in enumerate(zip(grid, groups)):
     draw(axes, of_panel)
     axes.set_title(_process_name(value))
     label = axes.get_xlabel()
     axes.label_outer()
-    if number + columns >= len(groups):
+    if number + _COLUMNS >= len(groups):
       # No panel is below.
       axes.tick_params(labelbottom=True)
       axes.set_xlabel(label)

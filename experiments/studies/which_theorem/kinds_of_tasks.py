@@ -144,7 +144,7 @@ def figures(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, 
     figures_lib.draw_line(axes, samples, label, style, 3 * (number - 2))
   axes.set_xticks(tasks['num_states'].unique())
   axes.set(xlabel='number of hidden states |H|', ylabel='share of tasks (%)')
-  figures_lib.trim_percent_ticks(axes)
+  figures_lib.trim_percent_ticks(axes.yaxis)
   counts = tasks.groupby('num_states')['trial'].nunique()
-  figures_lib.finish(figure, tasks, 'Tasks of which each fact holds', figures_lib.counted(list(counts), 'HMMs'))
+  figures_lib.finish(figure, tasks, 'Tasks of which each fact holds', figures_lib.counted(counts, 'HMMs'))
   return {'which_theorem': figure}
