@@ -18,6 +18,7 @@ from experiments.settings.fields import require, users_program
 from experiments.settings.grid import Settings
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
+from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads
 
 
@@ -80,10 +81,10 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   return model, jax.device_put(params, device)
 
 
-def check_model(name: str, distribution: Distribution, key: Array, hidden: str) -> None:
+def check_model(name: str, distribution: Distribution, key: Array, hidden: str, shifts: bool) -> None:
   """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts.
 
-  A causal one can predict the `hidden` token of a text only if that is the last.
+  A causal one can predict the `hidden` token of a text only if that is the last. One that `shifts` has `decode`.
   """
   num_tokens = distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
@@ -94,6 +95,7 @@ def check_model(name: str, distribution: Distribution, key: Array, hidden: str) 
     hash(model)
     probs = np.asarray(token_probs(model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
+    decoded = token_probs(Shifted(model), params, texts, last) if shifts else probs
   require(
     not getattr(model, 'causal', False) or hidden == 'last', 'downstream.hidden', hidden, "'last' for a causal model"
   )
@@ -105,6 +107,8 @@ def check_model(name: str, distribution: Distribution, key: Array, hidden: str) 
   require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
   valid = 'one whose predictions depend on no other text and not on the positions read'
   require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
+  valid = 'one whose predictions are `decode` of `represent`, for a shift'
+  require(np.shape(decoded) == shape and abs(decoded - probs).max() < 1e-3, 'model', name, valid)
 
 
 def own_head(settings: Settings) -> heads.Head:

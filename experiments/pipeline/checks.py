@@ -12,6 +12,7 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
+from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
 
@@ -40,8 +41,9 @@ def check_draws(settings: Settings) -> None:
     code.check_head(settings)
   drawn = trials(settings)
   if settings.model:
+    hidden, shifts = settings.downstream.hidden, any(METHODS[name].shifts for name in settings.methods)
     for trial in drawn[: len(settings.grid())]:
-      code.check_model(settings.model, process_of(trial), trial.keys().pretraining, settings.downstream.hidden)
+      code.check_model(settings.model, process_of(trial), trial.keys().pretraining, hidden, shifts)
   try:
     has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
   except jax.errors.JaxRuntimeError as error:

@@ -16,6 +16,7 @@ FIGURES = {
   'figure_3_left': grid_figures.figure_3_left,
   'figure_3_right': grid_figures.figure_3_right,
   'nearest_tokens': grid_figures.nearest_tokens,
+  'forgetting': grid_figures.forgetting,
   'memory_cells': grid_figures.memory_cells,
   'attention': grid_figures.attention,
   'controls': grid_figures.controls,
@@ -24,6 +25,8 @@ FIGURES = {
 }
 # Figures that also show fits without a schedule.
 _OF_FITS = ('budget', 'conditioning')
+# Figures that show records of several settings.
+_OF_VALUES = ('forgetting',)
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
@@ -36,14 +39,18 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
-  """The figures that the settings name and the records fill; one against the fields if settings of records differ."""
-  records = statistics.on_fresh_texts(records)
+  """The figures that the settings name and the records fill.
+
+  If settings of records differ, that of accuracies is against the fields, and only _OF_VALUES stand beside it.
+  """
+  records, names, drawn = statistics.on_fresh_texts(records), settings.figures, {}
   if statistics.varied(records):
-    return {'against_fields': grid_figures.against_fields(records, settings.figure)}
+    names = [name for name in names if name in _OF_VALUES]
+    drawn = {'against_fields': grid_figures.against_fields(records, settings.figure)}
   trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
   # Other fits are only for _OF_FITS, unless there are no others.
-  shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
-  drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
+  shown = {name: records if name in _OF_FITS or trained.empty else trained for name in names}
+  drawn |= {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
   return {name: figure for name, figure in drawn.items() if figure}
 
 
