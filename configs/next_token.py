@@ -5,9 +5,10 @@ Claims and plan, written down before the runs: docs/findings/causal.md.
 Command: python -m experiments.main --config=next_token[:small|evidence|masked|smoke]
 
 Labels are about the state of the last token, so that masked and causal models share texts, labels and the exact G
-there. `prompt` stands before the text (a prefix), `inner_prompt` between the text and the hidden token (a suffix); `shift`
-tunes one vector that is added to the last activation of a BERT. `evidence` has 5 HMMs each at |H| = 4, 10 and 30, on a causal BERT, the exact model and an untrained causal BERT;
-`masked` has a masked BERT on the same texts. GINC, drawn anew five times, is a list of processes:
+there. `prompt` stands before the text (a prefix), `inner_prompt` between the text and the hidden token (a suffix), and
+`shift` tunes one vector that is added to the last activation of a BERT. `evidence` has 5 HMMs each at |H| = 4, 10 and
+30, on a causal BERT, the exact model and an untrained causal BERT; `masked` has a masked BERT on the same texts. GINC,
+drawn anew five times, is a list of processes:
 
 python -c "import jax, hmm_jax as hj; from hmm_jax.distributions.processes import ginc; \\
   [hj.save_distribution(f'runs/ginc_{seed}.json', ginc(jax.random.key(50 + seed))) for seed in range(5)]"

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import re
 from typing import Any
 
 import matplotlib
@@ -166,25 +165,20 @@ def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotli
 
 @figures.styled
 def forgetting(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """Mean delta after 2, 4, 8, ... tokens, a line per size and kind of process; None without records.
-
-  A process is an HMM, or a given one; names such as ginc_0 and ginc_1 are of one kind.
-  """
-  if 'forgetting' not in records or (records := records.dropna(subset='forgetting')).empty:
+  """Mean delta after 2, 4, 8, ... tokens, a line per size; None without records."""
+  if 'forgetting' not in records or (rows := records.dropna(subset='forgetting')).empty:
     return None
+  units = rows['trial'].astype(str) + rows.get('distribution', '')
+  rows = rows.assign(unit=units, place=[range(len(delta)) for delta in rows['forgetting']])
+  rows = rows.explode(['place', 'forgetting'])
   figure, (axes,) = figures.panels(settings)
-  names = [statistics.as_text(name) for name in records.get('distribution', [''] * len(records))]
-  records, drawn = records.assign(process=names, kind=[re.sub(r'_\d+$', '', name) for name in names]), []
-  for (point, rows), style in zip(statistics.by_point(records).items(), matplotlib.rcParams['axes.prop_cycle']()):
-    for kind, of_kind in rows.groupby('kind'):
-      curves = 100 * np.array(of_kind.groupby(['process', 'trial'])['forgetting'].first().tolist())
-      counts = [2**power for power in range(1, 32) if 2**power < curves.shape[1]]
-      figures.draw_line(axes, dict(zip(counts, curves[:, counts].T)), f'{kind} {point}'.strip(), style)
-      drawn.append(len(curves))
-  axes.set_xscale('log', base=2)
-  axes.set_xticks(counts, [*map(str, counts)])
-  axes.set(xlabel='tokens seen', ylabel='mean delta, total variation (%)')
-  figures.finish(figure, records, 'What is left of the first state', figures.counted(drawn, 'processes'))
+  shown = rows[rows['place'].isin(2 ** np.arange(1, 20))]
+  for (point, of_point), style in zip(statistics.by_point(shown).items(), matplotlib.rcParams['axes.prop_cycle']()):
+    name = f'{statistics.process(of_point)} {point}'.strip()
+    figures.draw_line(axes, _samples(of_point, 'forgetting'), name, style)
+  # Processes that are given are HMMs too.
+  rows = rows.assign(trial=rows['unit'], distribution='')
+  _finish(figure, rows, 'What a text does not forget', 'tokens seen', 'mean delta, total variation (%)')
   return figure
 
 

@@ -12,7 +12,6 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
-from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
 
@@ -41,9 +40,8 @@ def check_draws(settings: Settings) -> None:
     code.check_head(settings)
   drawn = trials(settings)
   if settings.model:
-    hidden, shifts = settings.downstream.hidden, any(METHODS[name].shifts for name in settings.methods)
     for trial in drawn[: len(settings.grid())]:
-      code.check_model(settings.model, process_of(trial), trial.keys().pretraining, hidden, shifts)
+      code.check_model(trial, process_of(trial))
   try:
     has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
   except jax.errors.JaxRuntimeError as error:
