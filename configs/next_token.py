@@ -5,12 +5,13 @@ Claims and plan, written down before the runs: docs/findings/causal.md.
 Command: python -m experiments.main --config=next_token[:small|evidence|masked|smoke]
 
 Labels are about the state of the last token, so that masked and causal models share texts, labels and the exact G
-there. `prompt` stands before the text (a prefix), `inner_prompt` between the text and the hidden token (a suffix).
-`evidence` has 5 HMMs each at |H| = 4, 10 and 30, on a causal BERT, the exact model and an untrained causal BERT;
-`masked` has a masked BERT on the same texts. GINC, drawn anew five times, is a list of processes:
+there. `prompt` stands before the text (a prefix), `inner_prompt` between the text and the hidden token (a suffix), and
+`shift` tunes one vector that is added to the last activation of a BERT. `evidence` has 5 HMMs each at |H| = 4, 10 and
+30, on a causal BERT, the exact model and an untrained causal BERT; `masked` has a masked BERT on the same texts. GINC,
+drawn anew five times, is a list of processes:
 
-python -c "import jax, hmm_jax as hj; from hmm_jax.distributions.processes import ginc; \\
-  [hj.save_distribution(f'runs/ginc_{seed}.json', ginc(jax.random.key(50 + seed))) for seed in range(5)]"
+python -c "import jax; from hmm_jax.distributions import files, processes; \\
+  [files.save_distribution(f'runs/ginc_{seed}.json', processes.ginc(jax.random.key(50 + seed))) for seed in range(5)]"
 python -m experiments.main --config=next_token:evidence --config.num_trials=1 \\
   --config.distribution=runs/ginc_0.json,runs/ginc_1.json,runs/ginc_2.json,runs/ginc_3.json,runs/ginc_4.json
 
@@ -23,7 +24,16 @@ import ml_collections
 from configs import base
 
 SCALES = ('small', base.EVIDENCE, 'masked', 'smoke')
-_OF_EVIDENCE = ('head', 'head_whitened', 'prompt', 'inner_prompt', 'probe', 'probe_converged', *base.WITHOUT_MODEL)
+_OF_EVIDENCE = (
+  'head',
+  'head_whitened',
+  'prompt',
+  'inner_prompt',
+  'shift',
+  'probe',
+  'probe_converged',
+  *base.WITHOUT_MODEL,
+)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
@@ -32,9 +42,10 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
   config = base.get_config('smoke' if scale == 'smoke' else 'small')
   config.update(experiment='next_token', scale=scale)
-  config.methods += ('inner_prompt', *base.WITHOUT_MODEL)
+  config.methods += ('inner_prompt', 'shift', *base.WITHOUT_MODEL)
   config.bert.causal = scale != 'masked'
   config.downstream.hidden = 'last'
+  config.figures += ('forgetting',)
   config.measure.prompts = 2 if scale == 'smoke' else 8
   if scale in (base.EVIDENCE, 'masked'):
     # The seed is no other record's.

@@ -26,6 +26,7 @@ _PAIRED_BEYOND = (
   ('prompt', 'probe'),
   ('prompt', 'probe_converged'),
   ('prompt', 'oracle_prompt'),
+  ('shift', 'prompt'),
   ('prompt_refit', 'prompt'),
   ('table', 'prompt'),
   ('table', 'probe'),

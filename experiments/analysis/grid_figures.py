@@ -177,6 +177,25 @@ def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   return figure
 
 
+@figures.styled
+def forgetting(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """Mean delta after 2, 4, 8, ... tokens, a line per size; None without records."""
+  if 'forgetting' not in records or (rows := records.dropna(subset='forgetting')).empty:
+    return None
+  units = rows['trial'].astype(str) + rows.get('distribution', '')
+  rows = rows.assign(unit=units, place=[range(len(delta)) for delta in rows['forgetting']])
+  rows = rows.explode(['place', 'forgetting'])
+  figure, (axes,) = figures.panels(settings)
+  shown = rows[rows['place'].isin(2 ** np.arange(1, 20))]
+  for (point, of_point), style in zip(statistics.by_point(shown).items(), matplotlib.rcParams['axes.prop_cycle']()):
+    name = f'{statistics.process(of_point)} {point}'.strip()
+    figures.draw_line(axes, _samples(of_point, 'forgetting'), name, style)
+  # Processes that are given are HMMs too.
+  rows = rows.assign(trial=rows['unit'], distribution='')
+  _finish(figure, rows, 'What a text does not forget', 'tokens seen', 'mean delta, total variation (%)')
+  return figure
+
+
 def _log_axis_with_zero(axes: Axes, least: float) -> None:
   """Make the y axis of percentages logarithmic, and linear from `least` down to 0."""
   top = axes.get_ylim()[1]

@@ -144,12 +144,13 @@ def _moved_cells(rows: pd.DataFrame) -> Row:
   """Distances by which tuned, text and random prompts move each model, and by which any prefix moves the exact one."""
   if 'tv_moved' not in rows:
     return {}
-  cells, kinds = Row(), {'tv_moved': 'tuned', 'tv_moved_by_text': 'text', 'tv_moved_by_random': 'random'}
-  for (method, model), group in rows[rows['tv_moved'].notna()].groupby(['method', 'model'], sort=False):
-    name = f'{METHODS[method].label}\n{MODEL_NAMES[model]}'
-    cells |= {f'{name}\n{kind}': str(statistics.percent(group, field)) for field, kind in kinds.items()}
-  bounded = rows[rows['tv_movable'].notna()]
-  return cells | ({'any': str(statistics.percent(bounded, 'tv_movable'))} if len(bounded) else {})
+  kinds = {'tuned': 'tv_moved', 'text': 'tv_moved_by_text', 'random': 'tv_moved_by_random'}
+  cells = {
+    f'{METHODS[method].label}\n{MODEL_NAMES[model]}\n{kind}': str(statistics.percent(group, field))
+    for (method, model), group in rows.groupby(['method', 'model'], sort=False)
+    for kind, field in kinds.items()
+  }
+  return cells | {'any': str(statistics.percent(rows, 'tv_movable'))}
 
 
 def _name_of(place: Place, places: Places) -> Row:

@@ -16,8 +16,11 @@ import numpy as np
 
 from experiments.settings.fields import require, users_program
 from experiments.settings.grid import Settings
+from experiments.settings.methods import METHODS
+from experiments.settings.trial import Trial
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
+from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads
 
 
@@ -80,20 +83,23 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   return model, jax.device_put(params, device)
 
 
-def check_model(name: str, distribution: Distribution, key: Array, hidden: str) -> None:
-  """Raise SettingsError unless the function makes a model of a distribution; the model predicts a few texts.
+def check_model(trial: Trial, distribution: Distribution) -> None:
+  """Raise SettingsError unless the function makes a model of a trial's distribution; the model predicts a few texts.
 
-  A causal one can predict the `hidden` token of a text only if that is the last.
+  A causal one can predict the hidden token of a text only if that is the last. One that is shifted has `decode`.
   """
+  name, hidden = trial.settings.model, trial.settings.downstream.hidden
   num_tokens = distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
   texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
   shape = (len(texts), 1, num_tokens)
   with users_program('model', name, 'a function from (distribution, key) to a hashable MaskedLM and its parameters'):
-    model, params = own_model(name, distribution, key)
+    model, params = own_model(name, distribution, trial.keys().pretraining)
     hash(model)
-    probs = np.asarray(token_probs(model, params, texts, last))
+    is_shifted = any(METHODS[method].shifts for method in trial.methods)
+    probs = np.asarray(token_probs(Shifted(model) if is_shifted else model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
+    apart = abs(alone - probs).max()
   require(
     not getattr(model, 'causal', False) or hidden == 'last', 'downstream.hidden', hidden, "'last' for a causal model"
   )
@@ -104,7 +110,9 @@ def check_model(name: str, distribution: Distribution, key: Array, hidden: str) 
   are_probs = probs.min() >= 0 and np.allclose(totals, totals > 0, atol=1e-3)
   require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
   valid = 'one whose predictions depend on no other text and not on the positions read'
-  require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
+  if is_shifted:
+    valid += ', and are `decode` of `represent`'
+  require(apart < 1e-3, 'model', name, valid)
 
 
 def own_head(settings: Settings) -> heads.Head:

@@ -41,7 +41,7 @@ def check_draws(settings: Settings) -> None:
   drawn = trials(settings)
   if settings.model:
     for trial in drawn[: len(settings.grid())]:
-      code.check_model(settings.model, process_of(trial), trial.keys().pretraining, settings.downstream.hidden)
+      code.check_model(trial, process_of(trial))
   try:
     has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
   except jax.errors.JaxRuntimeError as error:

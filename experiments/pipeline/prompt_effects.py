@@ -12,6 +12,7 @@ import numpy as np
 from experiments.settings.trial import Trial
 import hmm_jax
 from hmm_jax._support.blocks import in_blocks
+from hmm_jax.models.shifted import Shifted
 from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.tuning.tuner import Tuner
 
@@ -22,31 +23,33 @@ def measured(
   """The fields of the record of each `tuned` prompt [P, E], as means over inputs [n, T], in total variation.
 
   `tv_moved` is the distance between the predictions at the [MASK] with the prompt and without. `tv_moved_by_text` and
-  `tv_moved_by_random` are those of `measure.prompts` prompts, of text from the same process and as tuning starts.
-  Beside a prompt before the text stand `tv_movable`, the most that any moves the exact prediction, and if the last
-  token is hidden `forgetting`, the same after 0, 1, ..., T - 1 tokens.
+  `tv_moved_by_random` are those of `measure.prompts` prompts, of text from the same process and as tuning starts;
+  no shift is a text. Beside a prompt before the text stand `tv_movable`, the most that any moves the exact prediction,
+  and if the last token is hidden `forgetting`, the same after 0, 1, ..., T - 1 tokens.
   """
   settings, prompt, model = trial.settings, tuner.prompt, tuner.model
   assert prompt is not None and model is not None
   count, position = settings.measure.prompts, settings.downstream.hidden_position % inputs.shape[1]
   key_text, key_random = jax.random.split(jax.random.fold_in(trial.keys().measure, 2))
-  text = hmm_jax.sample_corpus(key_text, distribution, count, prompt.length)
   kinds = {
     'tv_moved': jnp.stack(tuned),
-    'tv_moved_by_text': model.embed(params, text.astype(jnp.int32)),
     'tv_moved_by_random': jnp.stack([prompt.init(key, model, params) for key in jax.random.split(key_random, count)]),
   }
+  if not isinstance(model, Shifted):
+    text = hmm_jax.sample_corpus(key_text, distribution, count, prompt.length)
+    kinds['tv_moved_by_text'] = model.embed(params, text.astype(jnp.int32))
   effects = {}
   for name, prompts in kinds.items():
     moved = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
     effects[name] = in_blocks(moved, inputs, settings.measure.batch_size)
-  same: dict[str, Any] = {name: _mean(moved) for name, moved in effects.items() if name != 'tv_moved'}
-  same |= {'tv_movable': None, 'forgetting': None}
+  of_tuned = effects.pop('tv_moved')
+  same: dict[str, Any] = dict.fromkeys(('tv_moved_by_text', 'tv_moved_by_random', 'tv_movable', 'forgetting'))
+  same |= {name: _mean(moved) for name, moved in effects.items()}
   if not prompt.place:
     is_last = settings.downstream.hidden == 'last'
     delta = prefix_bound(distribution, inputs, causal=is_last).mean(0).tolist()
     same |= {'tv_movable': delta[position], 'forgetting': delta if is_last else None}
-  return [{'tv_moved': _mean(moved), **same} for moved in effects['tv_moved'].T]
+  return [{'tv_moved': _mean(moved), **same} for moved in of_tuned.T]
 
 
 def _mean(moved: np.ndarray) -> float | None:

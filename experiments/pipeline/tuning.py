@@ -23,6 +23,7 @@ from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM
+from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads, mask_laws, tasks as tasks_lib, tuner as tuner_lib
 
 _PROFILE_BINS = 10
@@ -80,9 +81,10 @@ def build(
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    is_inner = method == 'inner_prompt' or p.place == 'inner'
+    is_inner = method == 'inner_prompt' or chosen.shifts or p.place == 'inner'
+    model, length = (Shifted(model), 1) if chosen.shifts else (model, p.length)
     place = (hidden or 1) if is_inner else 0
-    prompt = tuner_lib.Prompt(p.length, p.init_scale if p.init == 'uniform' else None, place)
+    prompt = tuner_lib.Prompt(length, p.init_scale if p.init == 'uniform' else None, place)
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 

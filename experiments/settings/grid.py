@@ -104,7 +104,9 @@ class Settings(groups.Experiment):
     'test texts of each trial that report.html shows with posterior, prediction and attention', least=0, earlier=0
   )
   figures: tuple[str, ...] = setting(
-    'figures to draw', choices=(*AXES, 'attention', 'nearest_tokens', 'budget', 'conditioning'), may_be_empty=True
+    'figures to draw',
+    choices=(*AXES, 'attention', 'nearest_tokens', 'forgetting', 'budget', 'conditioning'),
+    may_be_empty=True,
   )
   figure: groups.FigureSettings
 
@@ -229,7 +231,8 @@ class Settings(groups.Experiment):
 
   def num_rows_added(self, method: str) -> int:
     """The length of a prompt, or the number of [MASK]s beyond the first, that one of METHODS adds to a text."""
-    return self.prompt.length if METHODS[method].prompt else self.num_masks(method) - 1
+    chosen = METHODS[method]
+    return self.prompt.length if chosen.prompt and not chosen.shifts else self.num_masks(method) - 1
 
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""

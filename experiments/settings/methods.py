@@ -39,6 +39,7 @@ class Method(NamedTuple):
     models: on which it makes sense.
     refits: whether the trained head is replaced by a 'whitened' one behind the trained prompt.
     profiles: whether its records compare attention weights with concentration.
+    shifts: whether its prompt is one vector that is added to the last activation, in place of rows of the text.
   """
 
   label: str
@@ -51,6 +52,7 @@ class Method(NamedTuple):
   models: tuple[str, ...] = ('bert', 'exact', 'own')
   refits: bool = False
   profiles: bool = False
+  shifts: bool = False
 
   @property
   def prompt(self) -> bool:
@@ -79,6 +81,16 @@ METHODS = {
   'own_head': Method('own head', 'mask', '#999933', 'X', ':', ('head',), models=_LANGUAGE_MODELS),
   'prompt': Method('prompt', 'mask', '#E69F00', 'o', '-', ('prompt',), models=_LANGUAGE_MODELS),
   'inner_prompt': Method('inner prompt', 'mask', '#332288', 'h', '-', ('prompt',)),
+  'shift': Method(
+    'constant shift',
+    'mask',
+    '#661100',
+    '>',
+    '--',
+    ('prompt',),
+    models=('bert', 'untrained', 'other_bert', 'own'),
+    shifts=True,
+  ),
   # A head like any other, so that it is trained as one.
   'probe': Method('probe', 'representation', '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
   'finetune': Method('finetune', 'mask', '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),

@@ -16,6 +16,7 @@ FIGURES = {
   'figure_3_left': grid_figures.figure_3_left,
   'figure_3_right': grid_figures.figure_3_right,
   'nearest_tokens': grid_figures.nearest_tokens,
+  'forgetting': grid_figures.forgetting,
   'memory_cells': grid_figures.memory_cells,
   'attention': grid_figures.attention,
   'controls': grid_figures.controls,
@@ -24,6 +25,8 @@ FIGURES = {
 }
 # Figures that also show fits without a schedule.
 _OF_FITS = ('budget', 'conditioning')
+# Figures of records whose settings differ.
+_OF_VALUES = {'against_fields': grid_figures.against_fields, 'forgetting': grid_figures.forgetting}
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
@@ -36,14 +39,15 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
-  """The figures that the settings name and the records fill; one against the fields if settings of records differ."""
+  """The figures that the settings name and the records fill; those _OF_VALUES if settings of records differ."""
   records = statistics.on_fresh_texts(records)
   if statistics.varied(records):
-    return {'against_fields': grid_figures.against_fields(records, settings.figure)}
-  trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
-  # Other fits are only for _OF_FITS, unless there are no others.
-  shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
-  drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
+    drawn = {name: draw(records, settings.figure) for name, draw in _OF_VALUES.items()}
+  else:
+    trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
+    # Other fits are only for _OF_FITS, unless there are no others.
+    shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
+    drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
   return {name: figure for name, figure in drawn.items() if figure}
 
 

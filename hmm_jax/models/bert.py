@@ -294,14 +294,14 @@ class BertModel(MaskedLM):
     return self._apply(Bert.embed, params, tokens)
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    return self._decode(params, self.represent(params, embeddings, positions))
+    return self.decode(params, self.represent(params, embeddings, positions))
 
   def predict_prompted(
     self, params: Any, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
   ) -> Array:
     # Prompts and texts stay apart up to the first layer's projections, so that a text is projected only once.
     parts = parts_with(prompts, self.embed(params, tokens), place)
-    return self._decode(params, self._apply(Bert.encode, params, *parts, positions=positions))
+    return self.decode(params, self._apply(Bert.encode, params, *parts, positions=positions))
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self._apply(Bert.encode, params, embeddings, positions=positions)
@@ -320,9 +320,9 @@ class BertModel(MaskedLM):
 
     with nn.intercept_methods(visiting):
       hidden = model.represent(params, embeddings)
-    return model._decode(params, at_positions(hidden, positions))
+    return model.decode(params, at_positions(hidden, positions))
 
-  def _decode(self, params: Any, hidden: Array) -> Array:
+  def decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])
 
   def _apply(self, method: Callable[..., Any], params: Any, *args: Array, **kwargs: Any) -> Any:

@@ -154,6 +154,13 @@ class MaskedLM(Protocol):
     """The representation [..., Q, E] that `predict` decodes; a model without one returns its probabilities."""
     return self.predict(params, embeddings, positions)
 
+  def decode(self, params: Any, hidden: Array) -> Array:
+    """Token probabilities [..., V] of representations [..., E]: `predict` is `decode` of `represent`.
+
+    The default raises ValueError.
+    """
+    raise ValueError(f'model {self.name} has no decode; valid is a model that overrides decode')
+
   def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
     """`predict`, except that each activation passes through `visit`, and the rest of the model reads the result.
 
@@ -235,7 +242,7 @@ class ExactModel(MaskedLM):
     return token_likelihoods(params, tokens, tokens != self.num_tokens)
 
   def predict(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
-    return emitted_token_probs(params, self.represent(params, embeddings, positions))
+    return self.decode(params, self.represent(params, embeddings, positions))
 
   def predict_prompted(
     self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
@@ -256,8 +263,11 @@ class ExactModel(MaskedLM):
   ) -> Array:
     """Override: 'beliefs' are the representation, and a prediction is the law of a token of that state."""
     beliefs = visit('beliefs', self.represent(params, embeddings))
-    return emitted_token_probs(params, at_positions(beliefs, positions))
+    return self.decode(params, at_positions(beliefs, positions))
 
   def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     posterior = forward_backward(params, embeddings)
     return at_positions(posterior.predicted_probs if self.causal else posterior.leave_one_out_probs, positions)
+
+  def decode(self, params: Distribution, hidden: Array) -> Array:
+    return emitted_token_probs(params, hidden)

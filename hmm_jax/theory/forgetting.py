@@ -13,18 +13,17 @@ smallest entry of b. Tokens after a masked one multiply alpha by their message a
 """
 
 import functools
+from typing import Any
 
+import jax
+from jax import Array
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax._support import arguments
-from hmm_jax._support.blocks import even_size, in_blocks
-from hmm_jax._support.float64 import float64, positive_or_one
+from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
-
-# Numbers of the messages of a block of texts.
-_ENTRIES = 2**24
+from hmm_jax.models.model import ExactModel
 
 
 @arguments.converted
@@ -45,30 +44,16 @@ def prefix_bound(hmm: HMM | MemoryHMM, tokens: ArrayLike, *, causal: bool = True
   [[0.25, 0.0, 0.0]]
   """
   arguments.check_ids('tokens', tokens, hmm.num_tokens + 1)
-  chain = to_hmm(hmm) if isinstance(hmm, MemoryHMM) else hmm
-  texts = np.asarray(tokens)
-  size = even_size(len(texts), chain.num_states**2, _ENTRIES)
-  return in_blocks(functools.partial(_of_block, chain, causal), texts, size)
+  chain = jax.tree.map(float64.float64, to_hmm(hmm) if isinstance(hmm, MemoryHMM) else hmm)
+  model, W = ExactModel(chain.num_tokens, causal), chain.emission_matrix
+  laws = lambda start: _beliefs(model, chain.starting_from(start), tokens) @ W
+  alone, delta = laws(chain.initial_probs), np.zeros(np.shape(tokens))
+  for start in np.eye(chain.num_states):
+    law = laws(start)
+    delta = np.maximum(delta, np.where(law.any(-1), np.abs(law - alone).sum(-1) / 2, 0))
+  return delta
 
 
-def _of_block(hmm: HMM, causal: bool, tokens: np.ndarray) -> np.ndarray:
-  pi, A, W = map(float64, (hmm.initial_probs, hmm.transition_matrix, hmm.emission_matrix))
-  likelihoods_TxBxH = np.column_stack([W, np.ones(len(W))]).T[tokens.T]
-  after = [np.ones_like(likelihoods_TxBxH[0])]
-  for row in likelihoods_TxBxH[:0:-1]:
-    after.append(after[-1] if causal else _scaled((row * after[-1]) @ A.T))
-  # The chain itself, and one start in each state.
-  alpha_BxSxH = np.broadcast_to(np.vstack([pi, np.eye(len(pi))]), (len(tokens), len(pi) + 1, len(pi)))
-  delta = []
-  for row, beta in zip(likelihoods_TxBxH, reversed(after)):
-    state_probs = _scaled(alpha_BxSxH * beta[:, None])
-    laws = state_probs @ W
-    moved = np.abs(laws[:, 1:] - laws[:, :1]).sum(-1) / 2
-    delta.append(np.where(state_probs[:, 1:].any(-1), moved, 0).max(-1))
-    alpha_BxSxH = _scaled((alpha_BxSxH * row[:, None]) @ A)
-  return np.stack(delta, axis=1)
-
-
-def _scaled(weights: np.ndarray) -> np.ndarray:
-  """The weights divided by their sum over the last axis; zeros stay."""
-  return weights / positive_or_one(weights.sum(-1, keepdims=True))
+@functools.partial(float64.jit, returns_float64=True, static_argnames='model')
+def _beliefs(model: ExactModel, hmm: HMM, tokens: Any) -> Array:
+  return model.represent(hmm, model.embed(hmm, tokens))

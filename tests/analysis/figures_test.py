@@ -54,6 +54,20 @@ def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 
 
+def test_the_forgetting_curve_has_a_line_for_each_size():
+  """The mean over processes, each counted once, after 2, 4, ... tokens; beside the accuracies against a field."""
+  rows = [
+    row | {'distribution': f'ginc_{number}', 'forgetting': [1, 1, number, 1, 0.75]}
+    for row in prompt_records()
+    for number in (0, 1, 1)
+  ]
+  records = frame([*rows, rows[0] | {'forgetting': None}])
+  shown = grids.figures(records, types.SimpleNamespace(figure=figure_settings()))
+  lines = lines_by_label(shown['forgetting'].axes[0])
+  assert shown['forgetting'].get_suptitle().endswith('HMMs: n = 2, each a dot')
+  assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[2, 50], [4, 75]])) and 'against_fields' in shown
+
+
 def test_the_overview_names_its_lines_where_they_end():
   """In the order of their ends and apart, without a legend; other fits and the majority class are left out."""
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]

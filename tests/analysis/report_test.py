@@ -83,6 +83,14 @@ def test_a_table_of_tokens_is_compared_with_readers_of_bert():
   assert [row['k = 1'] for row in _table('nearest_tokens', table_records())] == ['25.0'] * 3
 
 
+def test_what_prompts_move_stands_beside_what_any_prefix_moves():
+  """By method and model; a method without prompts has no column."""
+  fields = dict(tv_moved=0.4, tv_moved_by_text=0.1, tv_moved_by_random=0.2, tv_movable=0.05)
+  rows = [record(Point(4), 'bert', 'head', 0.6), record(Point(4), 'bert', 'prompt', 0.6, **fields)]
+  ((_, _, *shown),) = (row.values() for row in _table('moved', rows))
+  assert shown == ['40.0', '10.0', '20.0', '5.0']
+
+
 def test_trials_of_one_process_are_pretraining_seeds():
   """Its name stands in each row, and no unit is an HMM."""
   rows = [row | {'distribution': 'mess3-0123456789ab'} for row in prompt_records(3) if row['num_states'] == 4]

@@ -32,9 +32,16 @@ def test_predictions_are_the_softmax_over_all_but_mask():
   np.testing.assert_allclose(probs, scipy.special.softmax(logits(TINY, PARAMS, TOKENS), axis=-1), atol=1e-5)
 
 
-def test_heads_divide_the_width():
-  with pytest.raises(ValueError, match='^width is 9; .*num_heads, 2'):
-    TINY.clone(width=9).init(jax.random.key(0), TOKENS)
+@pytest.mark.parametrize(
+  ('fields', 'sentence'),
+  [
+    (dict(width=9), 'width is 9; .*num_heads, 2'),
+    (dict(causal=True, attention='cudnn'), "attention is 'cudnn'; valid is 'xla' for a causal BERT"),
+  ],
+)
+def test_fields_that_do_not_fit_are_refused(fields, sentence):
+  with pytest.raises(ValueError, match=f'^{sentence}'):
+    TINY.clone(**fields).init(jax.random.key(0), TOKENS)
 
 
 def test_weights_start_from_a_truncated_normal():

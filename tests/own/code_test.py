@@ -13,7 +13,7 @@ from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import grids
 from hmm_jax.distributions.processes import mess3
-from hmm_jax.models.model import at_positions, ExactModel
+from hmm_jax.models.model import at_positions, ExactModel, MaskedLM
 from hmm_jax.tuning.heads import Linear
 
 SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:build')
@@ -55,6 +55,10 @@ class FirstText(ExactModel):
     return at_positions(jax.nn.softmax(embeddings[:1].sum(1) + 0 * embeddings), positions)
 
 
+class Undecoded(FirstText):
+  decode = MaskedLM.decode
+
+
 def _exits(*_):
   raise SystemExit(0)
 
@@ -78,6 +82,13 @@ def test_an_object_that_is_no_model_is_refused(monkeypatch, call, num_states, va
   monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     checks.check_draws(dataclasses.replace(SETTINGS, num_states=(num_states,)))
+
+
+@pytest.mark.parametrize(('model', 'valid'), [(Embeddings(10), 'are `decode` of'), (Undecoded(10), 'overrides decode')])
+def test_a_model_that_is_shifted_decodes_what_it_predicts(model, valid, monkeypatch):
+  monkeypatch.setitem(code._imported, 'mine:build', code.Function(lambda hmm, _: (model, hmm), ''))
+  with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
+    checks.check_draws(dataclasses.replace(SETTINGS, num_states=(10,), methods=('shift',)))
 
 
 def test_an_object_that_is_no_head_is_refused(monkeypatch):

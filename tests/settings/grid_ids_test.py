@@ -61,7 +61,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
   ('group', 'field', 'methods'),
   [
     ('head', 'learning_rate', {'own_head', 'head', 'probe', 'masks', 'joint'}),
-    ('prompt', 'init_scale', {'prompt', 'inner_prompt', 'prompt_attention', 'oracle_prompt', *_REFITS}),
+    ('prompt', 'init_scale', {'prompt', 'inner_prompt', 'shift', 'prompt_attention', 'oracle_prompt', *_REFITS}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
     (
