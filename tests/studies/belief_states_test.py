@@ -104,7 +104,7 @@ def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
   monkeypatch.setattr(pretraining, 'tuned_model', lambda _: EXACT)
   monkeypatch.setattr(hj, 'tune', lambda *_, **__: types.SimpleNamespace(prompt=np.ones((2, 3), np.float32)))
   # An exact belief that a patch moves off the simplex has no KL.
-  monkeypatch.setattr(measure, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0}}})
+  monkeypatch.setattr(measure, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0, 'share': 1.0}}})
   # Another process would compile other programs.
   monkeypatch.setattr(trial_lib, 'draw_distribution', lambda *_: HMM)
   STUDY.run(_settings(num_states=(3,), temperatures=(0.01,), hmm__num_tokens=3), tmp_path, QUIET)
