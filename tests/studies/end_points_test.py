@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from experiments.studies import beyond
+from experiments.studies import end_points
 
 
 def records_of(*fits, sizes=(25,), trials=3, **fields):
@@ -22,7 +22,7 @@ def test_an_end_point_is_over_its_own_sizes():
   """A fit without the one that it is compared with gives none."""
   fits = ('bert', 'masks_converged', 0.9), ('bert', 'head_whitened', 0.7), ('exact', 'prompt', 0.7)
   records = pd.concat([records_of(*fits, sizes=(25, 30)), records_of(*fits[::-1], ('bert', 'masks', 0), sizes=(10,))])
-  (row,) = beyond._of_masks(records)
+  (row,) = end_points._compared(end_points._MASKS, records)
   assert (row['end point'], row['|H|'], row['n'], row['difference']) == ('1', '25, 30', '6', '20.0 ± 0.0')
 
 
@@ -31,11 +31,11 @@ def test_partitions_of_one_hmm_count_once():
   parts = [
     records_of(('exact', 'prompt_refit', 0.7 + gain), ('exact', 'head_whitened', 0.7), trials=5, **at)
     for gain, classes, partition in ((0.0, 0, 0), (0.1, 2, 0), (0.3, 2, 1))
-    for at in [{beyond._CLASSES: classes, 'downstream.partition': partition}]
+    for at in [{end_points._CLASSES: classes, 'downstream.partition': partition}]
   ]
   records = pd.concat(parts, ignore_index=True)
   records.loc[(records['trial'] == 1) & (records['method'] == 'prompt_refit'), 'accuracy'] -= 0.1
-  rows = {(row['end point'], row['difference of'][-11:]): row for row in beyond._of_classes(records)}
+  rows = {(row['end point'], row['difference of'][-11:]): row for row in end_points._of_classes(records)}
   assert {key: (row['n'], row['difference'][:4]) for key, row in rows.items()} == {
     ('9', 'all classes'): ('2', '-5.0'),
     ('9', ', 2 classes'): ('2', '15.0'),
@@ -50,7 +50,28 @@ def test_a_lead_is_over_the_better_reader_of_tokens_at_each_temperature():
     records_of(('exact', 'prompt', 0.9 - loss), *readers, **{'hmm.emission_temperature': temperature})
     for temperature, loss in ((0.01, 0.1), (0.3, 0.2))
   ]
-  rows = beyond._of_temperatures(pd.concat(parts))
+  rows = end_points._of_temperatures(pd.concat(parts))
   assert [list(row.values())[:2] for row in rows] == [['25', '0.01'], ['25', '0.3']]
   # The shifts of a model have mean 0.005.
   assert [float(row['prompt, exact'].split()[0]) for row in rows] == pytest.approx([0.5, -9.5])
+
+
+def test_end_points_of_causal_models_are_by_size_and_count_each_process():
+  """A process of the user's own is an HMM of its own; total variations are in percent."""
+  fits = [(model, method, 0.9) for model in ('exact', 'bert') for method in ('prompt', 'head_whitened')]
+  moved = dict(tv_moved=0.3, tv_moved_by_text=0.1, tv_at_mask=0.02, tv_movable=0.25)
+  parts = [records_of(*fits, sizes=(36,), trials=1, distribution=name, **moved) for name in 'abcd']
+  rows = {row['end point']: row for row in end_points._of_causal(pd.concat(parts, ignore_index=True))}
+  assert {point: (row.get('n'), row['difference']) for point, row in rows.items()} == {
+    '9': ('4', '0.0 ± 0.0'),
+    '2, 3': ('4', '25.0 ± 0.0'),
+    '1': (None, '0.05'),
+  }
+  rows = {row['end point']: row for row in end_points._of_causal(records_of(*fits, sizes=(30,), **moved))}
+  assert {point: row['difference'] for point, row in rows.items()} == {
+    '6': '0.0 ± 0.0',
+    '2, 3': '25.0 ± 0.0',
+    '7': '20.0 ± 0.0',
+    '8': '6.0 ± 0.0',
+    '1': '0.05',
+  }

@@ -1,23 +1,39 @@
-"""Past the paper's theorems: a grid of trials, with the end points of docs/findings/beyond.md as a table more."""
+"""Grids of trials with the end points of their plans as a table more: docs/findings/beyond.md and causal.md."""
 
+from collections.abc import Callable
+import functools
 from typing import Any
 
 import pandas as pd
 
-from experiments.analysis.statistics import as_text, Interval, lead, mean_interval, stratified, varied
+from experiments.analysis.statistics import as_text, Interval, lead, mean_interval, select, stratified, varied
 from experiments.analysis.table import format_number, Table, table
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, NONE
 from experiments.studies import grids
 
-# By its number in the plan: a fit, the one it is compared with, each (model, method), and the sizes |H|.
-_MASKS: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
+# By its number in a plan: a fit, the one it is compared with, each (model, method), and the sizes |H|.
+Compared = dict[str, tuple[Any, Any, tuple[int, ...]]]
+_MASKS: Compared = {
   '1': (('bert', 'masks_converged'), ('bert', 'head_whitened'), (25, 30)),
   '2': (('bert', 'prompt'), ('bert', 'masks_converged'), (25, 30)),
   '3': (('bert', 'joint_converged'), ('bert', 'masks_converged'), (10, 15, 25, 30)),
   '4': (('bert', 'masks'), ('bert', 'head'), (10, 15)),
   '5': (('exact', 'inner_prompt'), ('exact', 'prompt'), (25, 30)),
   '6': (('bert', 'inner_prompt'), ('bert', 'prompt'), (25, 30)),
+}
+_CAUSAL: Compared = {
+  '4': (('exact', 'prompt'), ('exact', 'head'), (4, 10, 30)),
+  '5': (('exact', 'inner_prompt'), ('exact', 'prompt'), (30,)),
+  '6': (('bert', 'prompt'), ('bert', 'head_whitened'), (30,)),
+  '9': (('exact', 'prompt'), ('exact', 'head_whitened'), (36,)),
+  '11': (('bert', 'shift'), ('bert', 'prompt'), (30,)),
+}
+# Likewise within the records of one fit: a total variation, how often another is taken off it, and that.
+_MOVED: dict[str, tuple[Any, str, int, str, tuple[int, ...]]] = {
+  '2, 3': (('exact', 'prompt'), 'tv_movable', 0, 'tv_moved', (4, 10, 30, 36)),
+  '7': (('bert', 'prompt'), 'tv_moved', 1, 'tv_moved_by_text', (30,)),
+  '8': (('bert', 'prompt'), 'tv_moved_by_text', 2, 'tv_at_mask', (4, 10, 30)),
 }
 _CLASSES = 'downstream.token_classes'
 _HMM = ['num_states', 'trial']
@@ -39,7 +55,8 @@ def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
 
 def _over_hmms(rows: pd.DataFrame) -> Interval:
   """The mean gain, stratified by size; several partitions of one HMM count as one value."""
-  return stratified(of_size.groupby('trial')['gain'].mean() for _, of_size in rows.groupby('num_states'))
+  unit = [name for name in ('trial', 'distribution') if name in rows]
+  return stratified(of_size.groupby(unit)['gain'].mean() for _, of_size in rows.groupby('num_states'))
 
 
 def _row(point: str, question: str, rows: pd.DataFrame) -> dict[str, str]:
@@ -53,10 +70,29 @@ def _between(first: tuple[str, str], second: tuple[str, str]) -> str:
   return f'{METHODS[first[1]].label} - {METHODS[second[1]].label}, {first[0]}'
 
 
-def _of_masks(records: pd.DataFrame) -> list[dict[str, str]]:
-  compared = [(point, *pair, gains(records, *pair), sizes) for point, (*pair, sizes) in _MASKS.items()]
+def _compared(pairs: Compared, records: pd.DataFrame) -> list[dict[str, str]]:
+  """A row for each comparison of two fits that has records at its sizes."""
+  compared = [(point, *pair, gains(records, *pair), sizes) for point, (*pair, sizes) in pairs.items()]
   found = [(point, _between(*pair), rows[rows['num_states'].isin(sizes)]) for point, *pair, rows, sizes in compared]
   return [_row(*each) for each in found if not each[2].empty]
+
+
+def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
+  """The comparisons of fits, and by size how far prefixes move predictions, in percent of total variation."""
+  rows = _compared(_CAUSAL, records)
+  for point, ((model, method), minuend, times, subtrahend, sizes) in _MOVED.items():
+    moved = select(records, model=model, method=method).dropna(subset='tv_movable')
+    gain = moved.assign(gain=100 * (moved[minuend] - times * moved[subtrahend]))
+    question = f'{minuend} - {times} {subtrahend}' if times else minuend
+    by_size = gain[gain['num_states'].isin(sizes)].groupby('num_states')
+    rows += [_row(point, f'{question}, {METHODS[method].label}, {model}', of_size) for _, of_size in by_size]
+  exact = select(records, model='exact', method='prompt')
+  if exact['tv_movable'].notna().any():
+    most = (exact['tv_moved'] - exact['tv_movable']).max()
+    rows.append(
+      {'end point': '1', 'difference of': 'tv_moved - tv_movable, exact, largest', 'difference': f'{most:.1g}'}
+    )
+  return rows
 
 
 def _of_classes(records: pd.DataFrame) -> list[dict[str, str]]:
@@ -83,7 +119,13 @@ def _of_temperatures(records: pd.DataFrame) -> list[dict[str, str]]:
   return [*rows.values()]
 
 
-_ROWS = {'masks': _of_masks, 'classes': _of_classes, 'temperatures': _of_temperatures}
+_ROWS: dict[str, Callable[[pd.DataFrame], list[dict[str, str]]]] = {
+  'masks': functools.partial(_compared, _MASKS),
+  'classes': _of_classes,
+  'temperatures': _of_temperatures,
+  'evidence': _of_causal,
+  'masked': _of_causal,
+}
 _TITLE = (
   'End points of the plan in points, mean ± 95% over HMMs, stratified by size, and p of t tests, not corrected; a lead '
   'is over the better reader without a model on the same task'
