@@ -23,7 +23,7 @@ from experiments.studies import registry
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
 TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
-_FOLDER = re.compile(r'(?:<!-- table \w+ of |\]\([^)]*results/)(\S+)(?: -->|/\w+\.png)')
+_FOLDER = re.compile(r'(?:<!-- table \w+ of |\]\([^)]*results/)(\S+)(?: -->\n|/\w+\.png)')
 _RESULTS = ROOT / 'docs' / 'results'
 
 
@@ -40,21 +40,24 @@ def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplo
   return study.tables(records, settings), functools.partial(study.figures, records, settings)
 
 
+def folders() -> set[str]:
+  """The folders below docs/results of which a page has a table or a figure."""
+  return {folder for page in PAGES for folder in _FOLDER.findall(page.read_text())}
+
+
 def main(words: list[str]) -> int:
   """Rewrite every page, and the figures of every folder of records that is on a page; return the exit status."""
   if words:
     print(f'error: unknown argument {words[0]!r}; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT
-  folders = set[str]()
   for page in PAGES:
     text = page.read_text()
-    folders.update(_FOLDER.findall(text))
     try:
       files.write_whole(page, filled(text))
     except (KeyError, ValueError, SettingsError) as error:
       print(f'error: {page} has an unknown table ({error}); valid is NAME of FOLDER', file=sys.stderr)
       return exit_status.BAD_INPUT
-  for folder in sorted(folders):
+  for folder in sorted(folders()):
     _, draw = _shown(folder)
     for name, figure in draw().items():
       files.write_whole(_RESULTS / folder / f'{name}.png', figures.as_bytes(figure, 'png'))
