@@ -84,8 +84,10 @@ def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
     moved = select(records, model=model, method=method).dropna(subset='tv_movable')
     gain = moved.assign(gain=100 * (moved[minuend] - times * moved[subtrahend]))
     question = f'{minuend} - {times} {subtrahend}' if times else minuend
-    by_size = gain[gain['num_states'].isin(sizes)].groupby('num_states')
-    rows += [_row(point, f'{question}, {METHODS[method].label}, {model}', of_size) for _, of_size in by_size]
+    at_sizes = gain[gain['num_states'].isin(sizes)]
+    # Deltas are by size, differences are pooled.
+    groups = [at_sizes] if times else [of_size for _, of_size in at_sizes.groupby('num_states')]
+    rows += [_row(point, f'{question}, {METHODS[method].label}, {model}', each) for each in groups if len(each)]
   exact = select(records, model='exact', method='prompt')
   if exact['tv_movable'].notna().any():
     most = (exact['tv_moved'] - exact['tv_movable']).max()
