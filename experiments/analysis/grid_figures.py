@@ -179,11 +179,19 @@ def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotli
 
 @figures.styled
 def forgetting(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """Mean delta after 2, 4, 8, ... tokens, a line per size; None without records."""
+  """Mean delta after 2, 4, 8, ... tokens, a line per size.
+
+  None without records, and if they differ in more than the process.
+  """
   if 'forgetting' not in records or (rows := records.dropna(subset='forgetting')).empty:
     return None
-  units = rows['trial'].astype(str) + rows.get('distribution', '')
-  rows = rows.assign(unit=units, place=[range(len(delta)) for delta in rows['forgetting']])
+  if {*statistics.varied(rows)} - {'distribution'}:
+    return None
+  # Trials of a process that is given share their HMM.
+  given = rows.reindex(columns=['distribution'], fill_value='')['distribution'].fillna('')
+  rows = rows.assign(
+    unit=given.where(given != '', rows['trial'].astype(str)), place=[range(len(delta)) for delta in rows['forgetting']]
+  )
   rows = rows.explode(['place', 'forgetting'])
   figure, (axes,) = figures.panels(settings)
   shown = rows[rows['place'].isin(2 ** np.arange(1, 20))]

@@ -142,7 +142,7 @@ def _nearest_cells(rows: pd.DataFrame) -> Row:
 
 def _moved_cells(rows: pd.DataFrame) -> Row:
   """Distances by which tuned, text and random prompts move each model, and by which any prefix moves the exact one."""
-  if 'tv_moved' not in rows:
+  if 'tv_moved' not in rows or rows['tv_moved'].isna().all():
     return {}
   kinds = {'tuned': 'tv_moved', 'text': 'tv_moved_by_text', 'random': 'tv_moved_by_random'}
   cells = {

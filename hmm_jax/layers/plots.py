@@ -71,7 +71,9 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
   """A number, and the ends of its interval, which is the number if there is none."""
-  mean, *rest = np.atleast_1d(value).tolist()
+  mean, *rest = np.atleast_1d(value).tolist() or [np.nan]
+  if len(rest) > 2:
+    raise ValueError(f'table has {value!r}; valid is a number, (mean, half) or (mean, lower end, upper end)')
   low, high = rest if len(rest) == 2 else (mean - sum(rest), mean + sum(rest))
   return mean, low, high
 

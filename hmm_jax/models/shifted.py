@@ -13,7 +13,7 @@ class Shifted(MaskedLM):
   """`model`, seen as `represent` and `decode`: a prompt v [1, D] is a constant shift of what is decoded.
 
   With it row i of a prediction is decode(represent_i + v), for every text. A tuner trains v as it trains a prompt. The
-  model must override `decode`.
+  model must override `decode`; of the exact model's beliefs the sum is no law, and what is decoded none either.
 
   Source: Subramani et al. 2022, "Extracting latent steering vectors from pretrained language models".
 
@@ -41,9 +41,19 @@ class Shifted(MaskedLM):
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self.model.decode(params, at_positions(embeddings, positions))
 
+  def predict_visiting(self, params: Any, embeddings: Array, visit: Any, positions: Positions = None) -> Array:
+    """Override: raises ValueError, since a shift stands before no layer; add it to the last one of `model` itself."""
+    raise ValueError(f'model {self.name} has no activations; valid is the model that it shifts')
+
   def predict_prompted(
     self, params: Any, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
   ) -> Array:
-    """Override: each prompt [1, D] is added to all rows, and has one of its own, which `positions` count."""
+    """Override: each prompt [1, D] is added to all rows, and has one of its own, which `positions` count.
+
+    Raises ValueError for a prompt of another shape.
+    """
+    valid = 1, self.embedding_size(params)
+    if prompts.shape[-2:] != valid:
+      raise ValueError(f'prompt of a shifted model has shape {prompts.shape[-2:]}; valid is {valid}, prompt_length=1')
     shifted = self.embed(params, tokens) + prompts[..., None, :, :]
     return self.predict(params, prepend(prompts, shifted, place), positions)

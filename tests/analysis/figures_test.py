@@ -66,6 +66,11 @@ def test_the_forgetting_curve_has_a_line_for_each_size():
   lines = lines_by_label(shown['forgetting'].axes[0])
   assert shown['forgetting'].get_suptitle().endswith('HMMs: n = 2, each a dot')
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[2, 50], [4, 75]])) and 'against_fields' in shown
+  # Trials of one process share its HMM; two laws of HMMs have no common line.
+  (alone,) = grid_figures.forgetting(records[records['distribution'] == 'ginc_1'], figure_settings()).axes
+  assert 'n = 1' in alone.figure.get_suptitle()
+  differ = records.assign(**{'hmm.emission_temperature': np.arange(len(records)) % 2})
+  assert grid_figures.forgetting(differ, figure_settings()) is None
 
 
 def test_the_overview_names_its_lines_where_they_end():

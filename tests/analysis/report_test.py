@@ -87,6 +87,7 @@ def test_what_prompts_move_stands_beside_what_any_prefix_moves():
   """By method and model; a method without prompts has no column."""
   fields = dict(tv_moved=0.4, tv_moved_by_text=0.1, tv_moved_by_random=0.2, tv_movable=0.05)
   rows = [record(Point(4), 'bert', 'head', 0.6), record(Point(4), 'bert', 'prompt', 0.6, **fields)]
+  rows += [row | {'num_states': 99} | dict.fromkeys(fields) for row in rows]
   ((_, _, *shown),) = (row.values() for row in _table('moved', rows))
   assert shown == ['40.0', '10.0', '20.0', '5.0']
 

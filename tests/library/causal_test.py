@@ -87,6 +87,10 @@ def test_a_constant_shift_is_tuned_like_a_prompt_and_patches_the_last_activation
   assert tuned.predict(TEXTS).tolist() == answers(tuned.head, shifted)
   beside = jax.jit(lambda prompt: Shifted(MODEL).predict_prompted(PARAMS, prompt, TEXTS, place=1))(tuned.prompt)
   np.testing.assert_allclose(np.delete(beside, 1, axis=1), shifted, atol=1e-6)
+  with pytest.raises(ValueError, match=r'shape \(2, 8\); valid is \(1, 8\), prompt_length=1'):
+    hj.tune(Shifted(MODEL), PARAMS, HMM, TASK, prompt_length=2, schedule=SCHEDULE)
+  with pytest.raises(ValueError, match='Shifted has no activations'):
+    hj.activations(Shifted(MODEL), PARAMS, TEXTS)
 
 
 def test_a_saved_suffix_predicts_the_same_and_is_no_adapter(tmp_path):

@@ -209,8 +209,10 @@ def test_pictures_show_the_numbers():
   matplotlib.use('agg')
   ax = hj.plots.simplex([[1 / 3, 1 / 3, 1 / 3], [0, 0.5, 0.5]], values=[0.0, 1.0])
   np.testing.assert_allclose(ax.collections[0].get_offsets(), [[0.5, 0.75**0.5 / 3], [0.75, 0.75**0.5 / 2]])
-  ax = hj.plots.layers({'bert': {'embeddings': 0.5, 'layer_1': (0.8, 0.1)}, 'table': (0.3, 0.2)})
+  ax = hj.plots.layers({'bert': {'embeddings': 0.5, 'layer_1': (0.8, 0.1)}, 'table': (0.3, 0.1, 0.5)})
   (bars,) = ax.containers
   np.testing.assert_allclose(bars.lines[0].get_ydata(), [0.5, 0.8])
   np.testing.assert_allclose(np.array(bars.lines[2][0].get_segments())[1, :, 1], [0.7, 0.9])
   np.testing.assert_allclose(ax.patches[0].get_bbox().intervaly, [0.1, 0.5])
+  with pytest.raises(ValueError, match=r'table has \(1, 2, 3, 4\); valid is'):
+    hj.plots.layers({'table': (1, 2, 3, 4)})
