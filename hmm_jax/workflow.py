@@ -234,11 +234,14 @@ class Tuned:
     arguments.check_ids('tokens', tokens, num_tokens + 1)
     if tokens.ndim != 2:
       raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
+    # An accelerator would round products otherwise.
     with jax.default_matmul_precision('float32'):
       inputs = np.asarray(tasks.hide(tokens, num_tokens, self.hidden))
       features = tuner_lib.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
-      rest, frozen = self.tuner.after_features(self.params)
-      return np.asarray(tuner_lib.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
+      # A head alone needs no model from here on: its features are computed.
+      tuner, frozen = self.tuner.after_features(self.params)
+      (classes,) = np.asarray(tuner_lib.predictions(tuner, self.trainable, frozen, features, **_AT_A_TIME))
+      return classes
 
   def save(self, directory: Path) -> None:
     """Write the prompt and the head to a new folder, with the frozen model in its folder `model`.

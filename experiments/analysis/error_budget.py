@@ -170,7 +170,7 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   # Corrected over all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
     row['largest'] = loss if p_value < contrasts.LEVEL else 'not significant'
-  over = f'{statistics.trial_name(records)}s'
+  over = f'{statistics.trial_noun(records)}s'
   whole = (
     f'Accuracy lost in points, mean ± half-width of the 95% interval over {over}; largest loss with p < 0.05 (Holm)'
   )
@@ -193,7 +193,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
   drawn = list(_budgets(records))
   if not drawn:
     return None
-  over = f'{statistics.trial_name(records)}s'
+  over = f'{statistics.trial_noun(records)}s'
   whole, panels = figures.panels(settings, len(drawn), columns=1)
   for axes, (_, title, way, heading, groups) in zip(panels, drawn):
     _draw(axes, way, *zip(*groups.values()))
@@ -231,7 +231,7 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
       axes.plot(places, 100 * accuracies.mean(0), label=str(point))
     axes.set(title=title, xscale='log', xlabel=label)
   panels[0].set_ylabel('test accuracy (%)')
-  title, over = 'Accuracy of converged heads', f'means over {statistics.trial_name(records)}s'
+  title, over = 'Accuracy of converged heads', f'means over {statistics.trial_noun(records)}s'
   figures.finish(whole, records, title, over)
   return whole
 

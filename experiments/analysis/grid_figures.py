@@ -370,6 +370,6 @@ def _finish(
 def _counted(records: pd.DataFrame, spread: bool = True) -> str:
   """`figures.counted` of the units of placed records."""
   counts = records.groupby(list(Point._fields))['unit'].nunique()
-  trial = statistics.trial_name(records)
+  trial = statistics.trial_noun(records)
   unit = f'{trial}s' if records['trial'].nunique() > 1 else f'tasks of one {trial} per size'
   return figures.counted(counts, unit, spread)

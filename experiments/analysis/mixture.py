@@ -67,12 +67,15 @@ def _moments(tasks: pd.DataFrame, field: str) -> tuple[float, float]:
   return 100 * tasks[field].mean(), 100 * tasks[field].std()
 
 
-def mixed(share: float, one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def mixed(share: float, first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
   """Mean and SD of a mixture of two distributions, given those of both and the share of the first.
+
+  The variance is the mean of SD_i^2 + (mean_i - mean)^2, weighted by the shares.
 
   >>> mixed(0.5, (100.0, 0.0), (60.0, 0.0))
   (80.0, 20.0)
   """
-  mean = share * one[0] + (1 - share) * other[0]
-  variance = sum(weight * (sd**2 + (own - mean) ** 2) for weight, (own, sd) in ((share, one), (1 - share, other)))
+  mean = share * first[0] + (1 - share) * second[0]
+  parts = (share, *first), (1 - share, *second)
+  variance = sum(weight * (sd**2 + (center - mean) ** 2) for weight, center, sd in parts)
   return mean, math.sqrt(variance)

@@ -75,7 +75,7 @@ def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[in
 def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
   records = statistics.with_unit(records)
-  places, trial = statistics.by_place(records), statistics.trial_name(records)
+  places, trial = statistics.by_place(records), statistics.trial_noun(records)
   unit = trial if records['trial'].nunique() > 1 else f'task of one {trial}'
   tests = 'comparisons' if statistics.varied(records) else 'sizes'
   # Contrasts on other models say so in their titles.

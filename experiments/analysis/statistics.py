@@ -108,7 +108,7 @@ def process(records: pd.DataFrame) -> str:
   return as_text(names[0]) if len(names) == 1 else ''
 
 
-def trial_name(records: pd.DataFrame) -> str:
+def trial_noun(records: pd.DataFrame) -> str:
   """The word for an independent trial: each draws an HMM, or on a given process only a pretraining seed."""
   return 'pretraining seed' if 'distribution' in records and records['distribution'].all() else 'HMM'
 

@@ -110,13 +110,18 @@ def _of_classes(records: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def _of_temperatures(records: pd.DataFrame) -> list[dict[str, str]]:
-  """The lead of each method over the better reader without a model."""
+  """A row for each |H| and value of varied fields, a column for each fit: its lead over the better reader of tokens.
+
+  No rows without such a reader, a fit of the model NONE. Intervals are over HMMs.
+  """
   fits: list[Any] = list(records.groupby(['model', 'method'], sort=False).groups)
-  without = [fit for fit in fits if fit[0] == NONE]
-  places, rows = ['num_states', *varied(records)], dict[Any, dict[str, str]]()
-  for model, method in [fit for fit in fits if fit not in without]:
-    for place, gained in gains(records, (model, method), *without).groupby(places):
-      row = rows.setdefault(place, dict(zip(['|H|', *places[1:]], map(as_text, place))))
+  readers = [fit for fit in fits if fit[0] == NONE]
+  if not readers:
+    return []
+  columns, rows = ['num_states', *varied(records)], dict[Any, dict[str, str]]()
+  for model, method in [fit for fit in fits if fit not in readers]:
+    for values, gained in gains(records, (model, method), *readers).groupby(columns):
+      row = rows.setdefault(values, dict(zip(['|H|', *columns[1:]], map(as_text, values))))
       row[f'{METHODS[method].label}, {model}'] = str(mean_interval(gained['gain']))
   return [*rows.values()]
 

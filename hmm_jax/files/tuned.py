@@ -30,25 +30,31 @@ _ADAPTER = {
 def save_tuned(
   directory: Path, tuner: Tuner, params: Any, trainable: dict[str, Any], accuracy: float, hidden: int = 0
 ) -> None:
-  """Write what was tuned for one task: `model` by `models.save`, the prompt [P, E] as a PEFT adapter, and the head.
+  """Write what was tuned for one task to a new folder.
 
-  A prompt on a causal model is no adapter: it stands behind the [MASK] at which the model begins.
+  `model` is a folder of `models.save`; `head.json` has the fields, `head.safetensors` the arrays of the head, and
+  `adapter_model.safetensors` the prompt [P, E]. Only a prefix on a masked BERT is a PEFT adapter, by
+  `adapter_config.json`: PEFT puts rows first, and a prompt on a causal model stands behind its first [MASK].
 
-  Raises ValueError for another tuner than a head with or without a prompt, a head of another class, or a folder that is
-  not empty; OSError if it cannot be written.
+  Raises ValueError if the tuner has more than a head and a prompt on a frozen model, the model or the head is of a
+  class of your own, or the folder is not empty; OSError if it cannot be written.
   """
   head: Any = tuner.head
-  prompt, parameters = tuner.prompt, trainable['head']
-  if type(head) not in _HEADS.values() or tuner.probes or tuner.finetunes or tuner.model is None:
-    raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}, on the output of a frozen model')
+  prompt, of_head = tuner.prompt, trainable['head']
+  if tuner.probes or tuner.finetunes or tuner.model is None:
+    raise ValueError(
+      f'the tuner is {tuner!r}; valid is a head, with or without a prompt, on the output of a frozen model'
+    )
+  if type(head) not in _HEADS.values():
+    raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
   with folders.new_folder(directory) as folder:
     models.save(folder / _MODEL, tuner.model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
     folders.write_json(folder / 'head.json', {**fields, 'prompt': prompt and dataclasses.asdict(prompt)})
-    folders.write_arrays(folder / 'head.safetensors', dict(zip(_names(parameters), jax.tree.leaves(parameters))))
+    folders.write_arrays(folder / 'head.safetensors', dict(zip(_names(of_head), jax.tree.leaves(of_head))))
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
-      if isinstance(tuner.model, BertModel) and not tuner.model.causal:
+      if isinstance(tuner.model, BertModel) and not tuner.model.causal and prompt.place == 0:
         folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
 
 

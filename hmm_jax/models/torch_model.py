@@ -106,16 +106,21 @@ class TorchModel(MaskedLM):
     return at_positions(_probs(self, embeddings), positions)
 
 
-def _call(function: Callable[..., np.ndarray], axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:
-  """Call torch with arrays whose axes before the last `axes` are one; the result has this shape and is float32."""
+def _call(function: Callable[..., np.ndarray], num_axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:
+  """`function` of arrays as a JAX operation; the result is float32 of this shape.
 
-  def flat(*arrays: Any) -> np.ndarray:
-    # vmap adds axes in front.
-    batch = np.shape(arrays[0])[:-axes]
-    result = function(*(np.reshape(x, (-1, *np.shape(x)[-axes:])) for x in arrays))
+  `function` takes and returns arrays with one batch axis in front. Here any axes may stand before the last `num_axes`
+  of each array, the same for all: they are flattened into that axis, and the result gets them back.
+  """
+
+  def with_one_batch_axis(*arrays: Any) -> np.ndarray:
+    # Of the arrays and not of `shape`, since vmap adds axes in front.
+    batch = np.shape(arrays[0])[:-num_axes]
+    result = function(*(np.reshape(x, (-1, *np.shape(x)[-num_axes:])) for x in arrays))
     return result.reshape(*batch, *result.shape[1:]).astype(np.float32)
 
-  return jax.pure_callback(flat, jax.ShapeDtypeStruct(shape, jnp.float32), *arrays, vmap_method='broadcast_all')
+  of = jax.ShapeDtypeStruct(shape, jnp.float32)
+  return jax.pure_callback(with_one_batch_axis, of, *arrays, vmap_method='broadcast_all')
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -72,11 +72,16 @@ def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
 
 
 def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProblem:
-  """The problem with two states, in the fractions that these floats stand for.
+  """The problem with states "show" and "pause" and one cell, its numbers rounded to `small_fractions`.
 
-  The chain shows or pauses after showing, and shows after a pause.
+  The chain shows or pauses after showing, and shows after a pause; H_0 has its stationary law (2/3, 1/3).
+
+  Args:
+    memory_probs: [M].
+    emissions: [M, H, V], "show" before "pause".
+    weights: mu [M] of the first class; the second has zeros.
   """
-  laws = memory_probs, [2 / 3, 1 / 3], [[0.5, 0.5], [1, 0]], emissions, [weights, [0] * 3]
-  of_memory, stationary, moves, emission_matrix, task_weights = map(small_fractions, laws)
+  numbers = memory_probs, [2 / 3, 1 / 3], [[0.5, 0.5], [1, 0]], emissions, [weights, [0] * 3]
+  of_memory, stationary, moves, emission_matrix, task_weights = map(small_fractions, numbers)
   hmm = MemoryHMM(of_memory, stationary, moves, np.zeros(2, np.int32), emission_matrix)
   return MemoryProblem(hmm, stationary, task_weights, cell=0)

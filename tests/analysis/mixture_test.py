@@ -37,3 +37,8 @@ def test_a_mixture_needs_both_readers_on_bert():
   assert not mixture.tables(
     frame([record(Point(4, 2, 1), 'bert', 'head', 0.8), record(Point(4, 2, 1), 'bert', 'prompt', 1.0)])
   )
+
+
+def test_the_spread_of_a_mixture_is_within_and_between():
+  """Variance 10^2 within, and 0.75 * 10^2 + 0.25 * 30^2 = 300 between."""
+  assert mixture.mixed(0.75, (100.0, 10.0), (60.0, 10.0)) == pytest.approx((90.0, 20.0))

@@ -245,3 +245,23 @@ def test_a_torch_function_of_another_shape_is_refused():
     hj.from_torch(torch.nn.Linear(2, 3), 3, embed=torch.nn.Embedding(4, 2).half())
   with pytest.raises(ValueError, match=r'predict returns shape \(1, 1, 2\) for one token; valid is \(1, 1, 3\)'):
     hj.from_torch(torch.nn.Linear(2, 3), 3, embed=lambda ids: torch.zeros(*ids.shape, 2), predict=lambda x: x)
+
+
+@pytest.mark.parametrize('place', (0, 1))
+def test_only_a_prefix_on_a_masked_bert_is_an_adapter(place, tmp_path):
+  tuner = Tuner(MODEL, hj.Linear(2), Prompt(length=2, scale=0.5, place=place))
+  trainable = jax.tree.map(lambda x: np.asarray(x)[None], tuner.init(jax.random.key(0), PARAMS, TOKENS))
+  hj.Tuned(trainable, 0.75, tuner, PARAMS).save(tmp_path / 'tuned')
+  path = tmp_path / 'tuned/adapter_config.json'
+  assert path.exists() == (place == 0)
+  if place == 0:
+    config, rows = json.loads(path.read_text()), load_file(tmp_path / 'tuned/adapter_model.safetensors')
+    assert (config['peft_type'], config['task_type']) == ('PROMPT_TUNING', 'FEATURE_EXTRACTION')
+    assert config['num_virtual_tokens'] == 2 and config['base_model_name_or_path'] == 'model'
+    np.testing.assert_array_equal(rows['prompt_embeddings'], trainable['prompt'][0])
+
+
+def test_a_probe_is_not_saved(tmp_path):
+  with pytest.raises(ValueError, match='on the output of a frozen model'):
+    hj.Tuned({'head': {}}, 0.75, Tuner(MODEL, hj.Linear(2), probes=True), PARAMS).save(tmp_path / 'tuned')
+  assert not (tmp_path / 'tuned').exists()

@@ -52,6 +52,8 @@ def test_a_lead_is_over_the_better_reader_of_tokens_at_each_temperature():
   ]
   rows = end_points._of_temperatures(pd.concat(parts))
   assert [list(row.values())[:2] for row in rows] == [['25', '0.01'], ['25', '0.3']]
+  assert all([*row] == ['|H|', 'hmm.emission_temperature', 'prompt, exact'] for row in rows)
+  assert end_points._of_temperatures(records_of(('exact', 'prompt', 0.9))) == []
   # The shifts of a model have mean 0.005.
   assert [float(row['prompt, exact'].split()[0]) for row in rows] == pytest.approx([0.5, -9.5])
 

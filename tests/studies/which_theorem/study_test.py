@@ -94,3 +94,11 @@ def test_accuracies_of_other_tasks_are_not_joined():
 def test_a_memory_is_refused():
   with pytest.raises(SettingsError, match='^memory.sizes is '):
     _settings(**{'memory.sizes': (2,)})
+
+
+def test_the_table_of_distances_counts_every_task_at_its_size():
+  cells = kinds_of_tasks._distance_table(RECORDS).frame.set_index('')
+  holds = RECORDS['3.5'].str['0.0'].str['1e-09'].groupby(RECORDS['num_states'])
+  assert cells.loc['3.5, epsilon 0, rank 1e-09: tasks'].to_dict() == {
+    f'H = {size}': f'{of_size.sum()}/{len(of_size)}' for size, of_size in holds
+  }
