@@ -29,12 +29,12 @@ _CAUSAL: Compared = {
   '9': (('exact', 'prompt'), ('exact', 'head_whitened'), (36,)),
   '11': (('bert', 'shift'), ('bert', 'prompt'), (30,)),
 }
-# Likewise within the records of one fit: a total variation, how often another is taken off it, and that.
-_MOVED: dict[str, tuple[Any, str, int, str, tuple[int, ...]]] = {
-  '2, 3': (('exact', 'prompt'), 'tv_movable', 0, 'tv_moved', (4, 10, 30, 36)),
-  '7': (('bert', 'prompt'), 'tv_moved', 1, 'tv_moved_by_text', (30,)),
-  '8': (('bert', 'prompt'), 'tv_moved_by_text', 2, 'tv_at_mask', (4, 10, 30)),
+# Likewise within the records of a prefix on BERT: a total variation, how often another is taken off it, and that.
+_MOVED: dict[str, tuple[str, int, str, tuple[int, ...]]] = {
+  '7': ('tv_moved', 1, 'tv_moved_by_text', (30,)),
+  '8': ('tv_moved_by_text', 2, 'tv_at_mask', (4, 10, 30)),
 }
+_DELTA_SIZES = (4, 10, 30, 36)
 _CLASSES = 'downstream.token_classes'
 _HMM = ['num_states', 'trial']
 # The HMMs of `classes` whose p has a mean entropy above .1 nats, by the plan.
@@ -55,7 +55,8 @@ def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
 
 def _over_hmms(rows: pd.DataFrame) -> Interval:
   """The mean gain, stratified by size; several partitions of one HMM count as one value."""
-  unit = [name for name in ('trial', 'distribution') if name in rows]
+  # Neither seeds nor processes share an HMM.
+  unit = [name for name in ('trial', 'seed', 'distribution') if name in rows]
   return stratified(of_size.groupby(unit)['gain'].mean() for _, of_size in rows.groupby('num_states'))
 
 
@@ -78,18 +79,24 @@ def _compared(pairs: Compared, records: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
-  """The comparisons of fits, and by size how far prefixes move predictions, in percent of total variation."""
+  """The comparisons of fits, and in percent of total variation delta by size and how far prefixes move predictions.
+
+  Without `measure.prompts`, or a method with a prompt, records have no total variations: the comparisons alone.
+  """
   rows = _compared(_CAUSAL, records)
-  for point, ((model, method), minuend, times, subtrahend, sizes) in _MOVED.items():
-    moved = select(records, model=model, method=method).dropna(subset='tv_movable')
-    gain = moved.assign(gain=100 * (moved[minuend] - times * moved[subtrahend]))
-    question = f'{minuend} - {times} {subtrahend}' if times else minuend
+  if 'tv_movable' not in records:
+    return rows
+  prefixes = select(records, method='prompt').dropna(subset='tv_movable')
+  exact, bert = (select(prefixes, model=model) for model in ('exact', 'bert'))
+  for size, of_size in exact.groupby('num_states'):
+    if size in _DELTA_SIZES:
+      rows.append(_row('2, 3', 'tv_movable, prompt, exact', of_size.assign(gain=100 * of_size['tv_movable'])))
+  for point, (minuend, times, subtrahend, sizes) in _MOVED.items():
+    gain = bert.assign(gain=100 * (bert[minuend] - times * bert[subtrahend]))
     at_sizes = gain[gain['num_states'].isin(sizes)]
-    # Deltas are by size, differences are pooled.
-    groups = [at_sizes] if times else [of_size for _, of_size in at_sizes.groupby('num_states')]
-    rows += [_row(point, f'{question}, {METHODS[method].label}, {model}', each) for each in groups if len(each)]
-  exact = select(records, model='exact', method='prompt')
-  if exact['tv_movable'].notna().any():
+    if len(at_sizes):
+      rows.append(_row(point, f'{minuend} - {times} {subtrahend}, prompt, bert', at_sizes))
+  if len(exact):
     most = (exact['tv_moved'] - exact['tv_movable']).max()
     rows.append(
       {'end point': '1', 'difference of': 'tv_moved - tv_movable, exact, largest', 'difference': f'{most:.1g}'}

@@ -69,6 +69,9 @@ def test_end_points_of_causal_models_are_by_size_and_count_each_process():
     '2, 3': ('4', '25.0 ± 0.0'),
     '1': (None, '0.05'),
   }
+  assert [row['end point'] for row in end_points._of_causal(records_of(*fits, sizes=(30,)))] == ['6']
+  seeds = pd.concat([records_of(*fits, sizes=(30,), seed=seed) for seed in (50, 51)], ignore_index=True)
+  assert [row['n'] for row in end_points._of_causal(seeds)] == ['6']
   of_sizes = end_points._of_causal(records_of(*fits, sizes=(10, 30), **moved))
   assert [row['|H|'] for row in of_sizes if row['end point'] in ('2, 3', '8')] == ['10', '30', '10, 30']
   rows = {row['end point']: row for row in end_points._of_causal(records_of(*fits, sizes=(30,), **moved))}
