@@ -50,13 +50,13 @@ Places = dict[Place, pd.DataFrame]
 ByTitle = dict[str, dict[Place, Interval]]
 
 
-def of_protocol(records: pd.DataFrame) -> ByTitle:
+def of_protocol(places: Places) -> ByTitle:
   """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
   vanilla text have no HMM in common, so they are compared by Welch's test.
   """
-  places, on_bert = statistics.by_place(records), ('bert', 'bert')
+  on_bert = 'bert', 'bert'
   with_memory = [place for place in places if place.point.memory_size]
   vanilla = {place: place._replace(point=Point(place.point.joint_states)) for place in with_memory}
   return (
@@ -66,9 +66,8 @@ def of_protocol(records: pd.DataFrame) -> ByTitle:
   )
 
 
-def further(records: pd.DataFrame) -> ByTitle:
+def further(places: Places) -> ByTitle:
   """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
-  places = statistics.by_place(records)
   return (
     _differences(places, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND)
     | _differences(places, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED)

@@ -118,12 +118,13 @@ def draw_majority(
   """The mean accuracy, or error, of the majority class at each place: a line, or a bar if there is one place."""
   means = [values.mean() for values in samples.values()]
   # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
-  marker, dash = (turn('_', '|')[0], '') if len(samples) == 1 else ('', dash)
+  bar, length = ('_', 25) if turn is upright else ('|', 9)
+  marker, dash = (bar, '') if len(samples) == 1 else ('', dash)
   axes.plot(
     *turn(list(samples), means),
     color='0.45',
     marker=marker,
-    markersize=turn(25, 9)[0],
+    markersize=length,
     linestyle=dash,
     linewidth=1.4,
     label=label,

@@ -80,7 +80,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   tests = 'comparisons' if statistics.varied(records) else 'sizes'
   # Contrasts on other models say so in their titles.
   heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
-  run, protocol, further = set(records['method']), contrasts.of_protocol(records), contrasts.further(records)
+  run, protocol, further = set(records['method']), contrasts.of_protocol(places), contrasts.further(places)
   main, beyond = run.intersection(MAIN), run.difference(MAIN)
   has_controls = records['model'].isin(_CONTROLS).any()
   names = {place: _name_of(place, places) for place in places}

@@ -77,12 +77,12 @@ def _converted(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayL
   T = T / T.sum((0, 2))[:, None]
   A = T.sum(0)
   pi, possible = _start(A, initial_probs)
-  T, pi = T[:, possible][:, :, possible], pi[possible]
+  T, pi, states = T[:, possible][:, :, possible], pi[possible], np.eye(len(possible))[possible]
   A, W = T.sum(0), T.sum(2).T
   if are_equal(T, W.T[:, :, None] * A).all():
-    return HMM(pi, A, W).validate(), A @ np.eye(len(possible))[possible]
+    return HMM(pi, A, W).validate(), A @ states
   hmm, ends = _pairs_as_states(T, pi, are_equal)
-  return hmm, np.eye(len(possible))[possible][ends]
+  return hmm, states[ends]
 
 
 def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

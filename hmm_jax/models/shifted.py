@@ -52,8 +52,8 @@ class Shifted(MaskedLM):
 
     Raises ValueError for a prompt of another shape.
     """
-    valid = 1, self.embedding_size(params)
+    hidden = self.embed(params, tokens)
+    valid = 1, hidden.shape[-1]
     if prompts.shape[-2:] != valid:
       raise ValueError(f'prompt of a shifted model has shape {prompts.shape[-2:]}; valid is {valid}, prompt_length=1')
-    shifted = self.embed(params, tokens) + prompts[..., None, :, :]
-    return self.predict(params, prepend(prompts, shifted, place), positions)
+    return self.predict(params, prepend(prompts, hidden + prompts[..., None, :, :], place), positions)
