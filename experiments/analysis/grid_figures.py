@@ -152,10 +152,15 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
         figures.draw_line(axes, _samples(of_size, 'accuracy'), str(size), style)
     is_wide = is_number[first] and 0 < 20 * values[0] <= values[-1]
     axes.set(title=', '.join(filter(None, titles)), xlabel=first, xscale='log' if is_wide else 'linear')
+    axes.set_ylabel('test accuracy (%)')
     axes.minorticks_off()
     axes.set_xticks(places, [*map(statistics.as_text, values)])
+    if not is_number[first]:
+      # Nothing lies between names.
+      for line in axes.lines:
+        line.set(linestyle='none', **({} if line.get_marker() else {'marker': '_', 'markersize': 25}))
+    axes.label_outer()
   figures.trim_percent_ticks(grid[0].yaxis)
-  figure.supylabel('test accuracy (%)')
   at = (f'{name} = {value}' for name, value in further.items())
   figures.finish(figure, records, f'Test accuracy by {first}', _counted(records), *at)
   return figure
@@ -296,8 +301,8 @@ def _draw_fits(
   lines = records.groupby(_FIT)
   texts_of = records.groupby('method')['text'].nunique()
   prefix = '{text}: ' if records['text'].nunique() > 1 else ''
-  # All within the margin of the axis. Rows are apart already.
-  step = min(4, 36 / len(lines)) * (turn is figures.upright)
+  # All, with their markers, within the margin of the axis. Rows are apart already.
+  step = min(4, 30 / len(lines)) * (turn is figures.upright)
   for index, ((text, model, method), rows) in enumerate(lines):
     style = figures.style_of(method)
     if text == 'vanilla' and texts_of[method] > 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.analysis.contrasts import LEVEL
 from experiments.analysis.statistics import as_text, Interval, lead, mean_interval, select, stratified, varied
 from experiments.analysis.table import format_number, Table, table
 from experiments.settings.grid import Settings
@@ -29,10 +30,14 @@ _CAUSAL: Compared = {
   '9': (('exact', 'prompt'), ('exact', 'head_whitened'), (36,)),
   '11': (('bert', 'shift'), ('bert', 'prompt'), (30,)),
 }
-# Likewise within the records of a prefix on BERT: a total variation, how often another is taken off it, and that.
-_MOVED: dict[str, tuple[str, int, str, tuple[int, ...]]] = {
-  '7': ('tv_moved', 1, 'tv_moved_by_text', (30,)),
-  '8': ('tv_moved_by_text', 2, 'tv_at_mask', (4, 10, 30)),
+# Likewise of total variations within the records of a prefix on BERT.
+_MOVED: dict[str, tuple[str, Callable[[pd.DataFrame], pd.Series], tuple[int, ...]]] = {
+  '7': ('TV moved by tuned prefix - by text, bert', lambda rows: rows['tv_moved'] - rows['tv_moved_by_text'], (30,)),
+  '8': (
+    'TV moved by text - twice the TV from G, bert',
+    lambda rows: rows['tv_moved_by_text'] - 2 * rows['tv_at_mask'],
+    (4, 10, 30),
+  ),
 }
 _DELTA_SIZES = (4, 10, 30, 36)
 _CLASSES = 'downstream.token_classes'
@@ -63,6 +68,7 @@ def _over_hmms(rows: pd.DataFrame) -> Interval:
 def _row(point: str, question: str, rows: pd.DataFrame) -> dict[str, str]:
   interval, sizes = _over_hmms(rows), ', '.join(map(str, sorted(rows['num_states'].unique())))
   numbers = {'difference': str(interval), 'p': format_number(interval.p_value, '.2g')}
+  numbers['detectable'] = format_number(interval.minimum_effect(LEVEL), '.1f')
   return {'end point': point, 'difference of': question, '|H|': sizes, 'n': str(len(interval.values)), **numbers}
 
 
@@ -90,17 +96,14 @@ def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
   exact, bert = (select(prefixes, model=model) for model in ('exact', 'bert'))
   for size, of_size in exact.groupby('num_states'):
     if size in _DELTA_SIZES:
-      rows.append(_row('2, 3', 'tv_movable, prompt, exact', of_size.assign(gain=100 * of_size['tv_movable'])))
-  for point, (minuend, times, subtrahend, sizes) in _MOVED.items():
-    gain = bert.assign(gain=100 * (bert[minuend] - times * bert[subtrahend]))
-    at_sizes = gain[gain['num_states'].isin(sizes)]
+      rows.append(_row('2, 3', 'delta', of_size.assign(gain=100 * of_size['tv_movable'])))
+  for point, (question, difference, sizes) in _MOVED.items():
+    at_sizes = bert[bert['num_states'].isin(sizes)]
     if len(at_sizes):
-      rows.append(_row(point, f'{minuend} - {times} {subtrahend}, prompt, bert', at_sizes))
+      rows.append(_row(point, question, at_sizes.assign(gain=100 * difference(at_sizes))))
   if len(exact):
-    most = (exact['tv_moved'] - exact['tv_movable']).max()
-    rows.append(
-      {'end point': '1', 'difference of': 'tv_moved - tv_movable, exact, largest', 'difference': f'{most:.1g}'}
-    )
+    most = 100 * (exact['tv_moved'] - exact['tv_movable']).max()
+    rows.append({'end point': '1', 'difference of': 'TV moved - delta, exact, largest', 'difference': f'{most:.2g}'})
   return rows
 
 
@@ -141,8 +144,9 @@ _ROWS: dict[str, Callable[[pd.DataFrame], list[dict[str, str]]]] = {
   'masked': _of_causal,
 }
 _TITLE = (
-  'End points of the plan in points, mean ± 95% over HMMs, stratified by size, and p of t tests, not corrected; a lead '
-  'is over the better reader without a model on the same task'
+  'End points of the plan in points, mean ± 95% over HMMs, stratified by size, and p of t tests, not corrected. '
+  'Detectable: minimum effect with 80% power at level 0.05. A lead is over the better reader without a model on the '
+  'same task'
 )
 
 
