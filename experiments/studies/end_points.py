@@ -42,33 +42,40 @@ _MOVED: dict[str, tuple[str, Callable[[pd.DataFrame], pd.Series], tuple[int, ...
 _DELTA_SIZES = (4, 10, 30, 36)
 _CLASSES = 'downstream.token_classes'
 _HMM = ['num_states', 'trial']
+_ACCURACIES = {'gain': 'accuracy', 'clear_gain': 'clear_accuracy'}
 # The HMMs of `classes` whose p has a mean entropy above .1 nats, by the plan.
 _MIXED = (0, 3, 4)
 
 
 def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
-  """Points by which the accuracy of a fit exceeds the best of others on the same task: mean of each HMM, by setting.
+  """Points by which a fit exceeds the best of others on the same task: the mean of each HMM, by setting.
 
-  Empty if there are no records of one of them.
+  `gain` is that of the accuracy, `clear_gain` that without near ties. Empty if there are no records of one of the fits.
   """
   place, of = [*_HMM, *varied(records)], dict(iter(records.groupby(['model', 'method'])))
   if not {first, *second} <= {*of}:
-    return pd.DataFrame(columns=[*place, 'gain'])
-  gain = 100 * lead(of[first], pd.concat([of[fit] for fit in second]), [*place, 'task'])
-  return of[first].assign(gain=gain).dropna(subset='gain').groupby(place)['gain'].mean().reset_index()
+    return pd.DataFrame(columns=[*place, *_ACCURACIES])
+  fits = of[first], pd.concat([of[fit] for fit in second])
+  leads = {
+    gain: 100 * lead(*(fit.assign(accuracy=fit[accuracy]) for fit in fits), [*place, 'task'])
+    for gain, accuracy in _ACCURACIES.items()
+  }
+  return fits[0].assign(**leads).dropna(subset='gain').groupby(place)[[*leads]].mean().reset_index()
 
 
-def _over_hmms(rows: pd.DataFrame) -> Interval:
+def _over_hmms(rows: pd.DataFrame, gain: str = 'gain') -> Interval:
   """The mean gain, stratified by size; several partitions of one HMM count as one value."""
   # Neither seeds nor processes share an HMM.
   unit = [name for name in ('trial', 'seed', 'distribution') if name in rows]
-  return stratified(of_size.groupby(unit)['gain'].mean() for _, of_size in rows.groupby('num_states'))
+  return stratified(of_size.groupby(unit)[gain].mean() for _, of_size in rows.groupby('num_states'))
 
 
 def _row(point: str, question: str, rows: pd.DataFrame) -> dict[str, str]:
   interval, sizes = _over_hmms(rows), ', '.join(map(str, sorted(rows['num_states'].unique())))
   numbers = {'difference': str(interval), 'p': format_number(interval.p_value, '.2g')}
   numbers['detectable'] = format_number(interval.minimum_effect(LEVEL), '.1f')
+  if 'clear_gain' in rows:
+    numbers['without near ties'] = str(_over_hmms(rows, 'clear_gain'))
   return {'end point': point, 'difference of': question, '|H|': sizes, 'n': str(len(interval.values)), **numbers}
 
 
