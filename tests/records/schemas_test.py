@@ -28,7 +28,11 @@ def test_a_field_more_or_less_or_of_another_type_is_refused(found):
     for field in record:
       assert kinds_of(record | {field: {'no': ['value']}}) == ()
       # Without a process of its own a record would be that of a draw; records may differ in any setting, or in none.
-      assert field == 'distribution' or '.' in field or kinds_of({name: record[name] for name in record if name != field}) == ()
+      assert (
+        field == 'distribution'
+        or '.' in field
+        or kinds_of({name: record[name] for name in record if name != field}) == ()
+      )
 
 
 def test_every_field_has_a_type_and_a_meaning():
