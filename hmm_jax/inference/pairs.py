@@ -80,7 +80,7 @@ def _pair_probs(run: Callable[..., Any], initial_probs: Array, matrix: Array, be
   return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
 
 
-def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: Any) -> tuple[Array, Array]:
+def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: Any) -> tuple[Array, Array, Array]:
   """P[H_t | x_{-t}], [1, H, C, N K B], and the log-evidence [N K B] of rows [P, H, C, N, K, 1] before t and
   [T, H, C, N, 1, B] after it.
 
@@ -92,7 +92,7 @@ def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: A
   return _normalised(ops, dtype, ops.times(predicted, beta), log_evidence + ops.log(evidence))
 
 
-def _before(ops: Arithmetic, dtype: Any, pi: Any, A: Any, between: Any, after: Any) -> tuple[Array, Array]:
+def _before(ops: Arithmetic, dtype: Any, pi: Any, A: Any, between: Any, after: Any) -> tuple[Array, Array, Array]:
   """P[H_1 | x_{2:}] and the log-evidence as in `_between`, of rows [P, H, C, N, K, 1] from 2 on and of those after."""
   shape = jnp.broadcast_shapes(between.shape[1:], after.shape[1:])
   beta, evidence = _end(ops, A, after)
@@ -119,7 +119,8 @@ def _end(ops: Arithmetic, A: Any, after: Any) -> tuple[Array, Array]:
   return _message(ops, A, after, (ones(after.shape[1:]), ones(after.shape[3:])))
 
 
-def _normalised(ops: Arithmetic, dtype: Any, joint: Any, log_evidence: Array) -> tuple[Array, Array]:
-  """Probabilities [1, H, C, N K B] of a joint law [H, C, N, K, B], and the log-evidence with its total."""
-  joint, log_evidence = joint.reshape(*joint.shape[:2], -1), log_evidence.reshape(-1)
-  return ops.probs(joint, dtype)[None], log_evidence + ops.log(ops.total(joint))
+def _normalised(ops: Arithmetic, dtype: Any, joint: Any, log_evidence: Array) -> tuple[Array, Array, Array]:
+  """Probabilities [1, H, C, N K B] of a joint law [H, C, N, K, B], log-evidence with its total, and if it is enough."""
+  joint = joint.reshape(*joint.shape[:2], -1)
+  log_evidence = log_evidence.reshape(-1) + ops.log(ops.total(joint))
+  return ops.probs(joint, dtype)[None], log_evidence, log_evidence >= ops.least_log_evidence

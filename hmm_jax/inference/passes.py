@@ -16,7 +16,10 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.inference.arithmetic import Arithmetic
+from hmm_jax.inference.arithmetic import Arithmetic, SCALED
+
+# Products of positive numbers of at least 1e-300 together lose no entry, and none of these overflows in a gradient.
+_LEAST, _MOST = 1e-300, 1e150
 
 
 def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Any, Array, Any, Any, Array]:
@@ -38,8 +41,14 @@ def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[An
 
   start = jnp.broadcast_to(pi, rows.shape[1:])
   (_, alpha, evidence), by_position = scan(step, (start, start, ops.ones(rows.shape[3:], np.float64)), rows)
+  log_evidence = ops.log(evidence)
+  if ops is SCALED:
+    # A product of many c underflows.
+    is_log = log_evidence >= ops.least_log_evidence
+    logs = lambda: jnp.where(is_log, log_evidence, ops.log(by_position[1]).sum(0))
+    log_evidence = lax.cond(is_log.all(), lambda: log_evidence, logs)
   # The total is 1; its gradient is that of the log-evidence.
-  return alpha, ops.log(evidence) + ops.log(ops.total(alpha)), *by_position
+  return alpha, log_evidence + ops.log(ops.total(alpha)), *by_position
 
 
 def backward(ops: Arithmetic, dtype: Any, A: Any, rows: Any, predicted: Any, c: Any) -> tuple[Array, Array]:
@@ -64,18 +73,53 @@ def scan(step: Callable[..., Any], start: Any, positions: Any, reverse: bool = F
   return lax.scan(jax.checkpoint(step, prevent_cse=False), start, positions, reverse=reverse)
 
 
-def smooth(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[tuple[Array, ...], Array]:
-  """The probabilities of a `Posterior`, [T, H, C, B] each, and the log-evidence [B]."""
+def _certified(ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *passes: tuple[Any, Any, bool]) -> Array:
+  """Whether underflow does not matter in passes (matrix, first message, reverse), [B].
+
+  Either the evidence is large, or no entry of a message is lost, so that each has the relative precision of a float.
+  The second is computed only for a batch that needs it, by the messages alone.
+  """
+  log_evidence, c, rows = lax.stop_gradient((log_evidence, c, rows))
+  is_large = log_evidence >= ops.least_log_evidence
+  if ops is not SCALED:
+    return is_large
+  least = lambda x, axes: jnp.where(x > 0, x, jnp.inf).min(axes)
+
+  def keeps_all(matrix: Any, start: Any, reverse: bool) -> Array:
+    matrix, start = lax.stop_gradient((matrix, start))
+
+    def step(carry: Any, position: Any) -> Any:
+      message, low, high = carry
+      row, c_t = position
+      message = ops.matvec(matrix, ops.over(ops.times(message, row), c_t))
+      return (message, jnp.minimum(low, least(message, (0, 1))), jnp.maximum(high, message.max((0, 1)))), None
+
+    start = jnp.broadcast_to(start, rows.shape[1:])
+    first = start, least(start, (0, 1)), start.max((0, 1))
+    _, low, high = lax.scan(step, first, (rows, c), reverse=reverse)[0]
+    return (low * least(matrix, (0, 1)) * least(rows, (0, 1, 2)) > _LEAST) & (high < _MOST)
+
+  def either() -> Array:
+    return is_large | jnp.isfinite(log_evidence) & jnp.stack([keeps_all(*each) for each in passes]).all(0)
+
+  return lax.cond(is_large.all(), lambda: is_large, either)
+
+
+def smooth(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[tuple[Array, ...], Array, Array]:
+  """The probabilities of a `Posterior`, [T, H, C, B] each, log-evidence [B], and where underflow does not matter."""
   _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
-  # The largest entry of beta is at most 1 / evidence. If that could overflow, the future counts as impossible: the
-  # result, which logarithms replace, and its gradient stay finite.
-  c = lax.stop_gradient(jnp.where(log_evidence >= ops.least_log_evidence, c, jnp.inf))
+  both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
+  certified = _certified(ops, log_evidence, c, rows, *both)
+  # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
+  # which logarithms replace, and its gradient stay finite.
+  c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
   smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)
   predicted_probs = jax.vmap(lambda message: ops.probs(message, dtype))(predicted)
-  return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence
+  return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence, certified
 
 
-def filter_to_end(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Array]:
-  """P[H_T | x_{1:T}] [H, C, B] and the log-evidence [B]."""
-  alpha, log_evidence, *_ = forward(ops, dtype, pi, A, rows)
-  return ops.decoded(alpha, dtype), log_evidence
+def filter_to_end(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Array, Array]:
+  """P[H_T | x_{1:T}] [H, C, B], the log-evidence [B], and where underflow does not matter."""
+  alpha, log_evidence, _, c, _ = forward(ops, dtype, pi, A, rows)
+  certified = _certified(ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
+  return ops.decoded(alpha, dtype), log_evidence, certified

@@ -11,7 +11,8 @@ A plain chain has C = 1 and E = H.
 Arithmetic is float64 for every input type. Concrete float64, such as a numpy array, enters without rounding, so a
 log-likelihood of -inf means probability zero. float32 inputs, and inputs traced without `jax_enable_x64`, cannot hold
 numbers below 1e-38. Results have the likelihoods' type; without `jax_enable_x64` float64 becomes float32.
-A sequence whose evidence is so improbable that underflow of scaled messages could matter is recomputed with logarithms.
+A sequence is recomputed with logarithms if underflow of scaled messages could matter: its evidence is improbable, and an
+entry of a message was lost or nearly so.
 TPUs have no float64: there inference runs on the host.
 """
 
@@ -80,7 +81,7 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
 
   Differentiable in every argument, also at exact zeros (reverse mode once, no `jax.hessian`). Gradients are clipped to
   a millionth of the largest float. If the evidence of rows with maximum 1 is below exp(-650), the gradient at an
-  exact zero is 0.
+  exact zero may be 0.
 
   Args:
     hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and

@@ -8,8 +8,11 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
+from hmm_jax._support import float64
 from hmm_jax.distributions import sampling
 from hmm_jax.distributions.hmm import HMM, random_hmm
+from hmm_jax.inference import arithmetic, passes
+from hmm_jax.inference.arithmetic import SCALED
 from hmm_jax.inference.posterior import forward_backward
 
 pytestmark = pytest.mark.slow
@@ -41,6 +44,23 @@ def test_text_is_rounded_float64(num_states):
   log_evidence = expected.marginal_loglik - np.log(np.float64(rows).max(-1)).sum(-1)
   assert (log_evidence[:6] > LEAST_LOG_EVIDENCE).all() and (log_evidence[6::2] < LEAST_LOG_EVIDENCE).all()
   assert_rounded(forward_backward(hmm, rows), expected)
+
+
+def test_long_text_takes_no_logarithms():
+  """Evidence of 1,000 tokens is below the bound, yet no entry of a message is lost, and all have the right slopes."""
+  with compiling_fast():
+    hmm = random_hmm(jax.random.key(0), 30, 10)
+  tokens = sampling.sample_corpus(jax.random.key(1), hmm, 2, 1000)
+  rows = np.asarray(hmm.emission_matrix).T[tokens]
+  expected = log_space_posterior(hmm, rows)
+  assert (expected.marginal_loglik < LEAST_LOG_EVIDENCE).all()
+  assert_rounded(forward_backward(hmm, rows), expected)
+  arguments = hmm.initial_probs[:, None, None], hmm.transition_matrix, rows.transpose(1, 2, 0)[:, :, None]
+  certified = jax.jit(lambda *x: passes.smooth(SCALED, np.float64, *arithmetic._scaled(SCALED, *x)[0])[2])
+  assert float64.in_float64(certified)(*arguments).all()
+  # The slope of the log-likelihood by log rows is the smoothed law.
+  slopes = jax.jit(jax.grad(lambda rows: forward_backward(hmm, rows).marginal_loglik.sum()))(rows)
+  np.testing.assert_allclose(slopes * rows, expected.smoothed_probs, atol=1e-5)
 
 
 def log_uniform_chain(seed):
