@@ -55,12 +55,12 @@ def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
   place, of = [*_HMM, *varied(records)], dict(iter(records.groupby(['model', 'method'])))
   if not {first, *second} <= {*of}:
     return pd.DataFrame(columns=[*place, *_ACCURACIES])
-  fits = of[first], pd.concat([of[fit] for fit in second])
+  best, rivals = of[first], pd.concat([of[fit] for fit in second])
   leads = {
-    gain: 100 * lead(*(fit.assign(accuracy=fit[accuracy]) for fit in fits), [*place, 'task'])
-    for gain, accuracy in _ACCURACIES.items()
+    gain: 100 * lead(best.assign(accuracy=best[field]), rivals.assign(accuracy=rivals[field]), [*place, 'task'])
+    for gain, field in _ACCURACIES.items()
   }
-  return fits[0].assign(**leads).dropna(subset='gain').groupby(place)[[*leads]].mean().reset_index()
+  return best.assign(**leads).dropna(subset='gain').groupby(place)[[*leads]].mean().reset_index()
 
 
 def _over_hmms(rows: pd.DataFrame, gain: str = 'gain') -> Interval:

@@ -11,8 +11,8 @@ A plain chain has C = 1 and E = H.
 Arithmetic is float64 for every input type. Concrete float64, such as a numpy array, enters without rounding, so a
 log-likelihood of -inf means probability zero. float32 inputs, and inputs traced without `jax_enable_x64`, cannot hold
 numbers below 1e-38. Results have the likelihoods' type; without `jax_enable_x64` float64 becomes float32.
-A sequence is recomputed with logarithms if underflow of scaled messages could matter: its evidence is improbable, and an
-entry of a message was lost or nearly so.
+A sequence is recomputed with logarithms if underflow of scaled messages could matter: its evidence is improbable, and
+an entry of a message was lost or nearly so.
 TPUs have no float64: there inference runs on the host.
 """
 
