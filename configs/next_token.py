@@ -15,8 +15,10 @@ python -c "import jax; from hmm_jax.distributions import files, processes; \\
 python -m experiments.main --config=next_token:evidence --config.num_trials=1 \\
   --config.distribution=runs/ginc_0.json,runs/ginc_1.json,runs/ginc_2.json,runs/ginc_3.json,runs/ginc_4.json
 
-Cost: about 3 CPU-hours for the whole evidence, by the estimate of a prototype.
-Expected: not run yet.
+Cost: `evidence` 75 minutes of CPU time without `shift`, `masked` 46, GINC about half an hour.
+Expected, at |H| = 30: a prefix changes nothing on the exact model; on the causal BERT it is 9.3 +- 3.9 points above a
+converged head and moves predictions by .29 in total variation, text by .01; a suffix is 18.3 +- 6.3 points above a prefix
+on the exact model (records: docs/results/next_token).
 """
 
 import ml_collections
