@@ -18,8 +18,8 @@ import numpy as np
 
 from hmm_jax.inference.arithmetic import Arithmetic, SCALED
 
-# Products of positive numbers of at least 1e-300 together lose no entry, and none of these overflows in a gradient.
-_LEAST, _MOST = 1e-300, 1e150
+# Products of positive numbers that stay above the first lose no entry; messages below the second overflow no gradient.
+_LEAST, _MOST = 1e-290, 1e150
 
 
 def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Any, Array, Any, Any, Array]:
