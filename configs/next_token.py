@@ -17,8 +17,8 @@ python -m experiments.main --config=next_token:evidence --config.num_trials=1 \\
 
 Cost: `evidence` 75 minutes of CPU time without `shift`, `masked` 46, GINC about half an hour.
 Expected, at |H| = 30: a prefix changes nothing on the exact model; on the causal BERT it is 9.3 +- 3.9 points above a
-converged head and moves predictions by .29 in total variation, text by .01; a suffix is 18.3 +- 6.3 points above a prefix
-on the exact model (records: docs/results/next_token).
+converged head and moves predictions by .29 in total variation, text by .01; on the exact model a suffix is 18.3 +- 6.3
+points above a prefix (records: docs/results/next_token).
 """
 
 import ml_collections
