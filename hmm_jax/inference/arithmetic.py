@@ -51,7 +51,8 @@ def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[A
   result, certified = _result(SCALED, run, scaled, constants, *arguments)
   if arguments[-1].dtype == np.float64:
     # Entries that are read as 0, or become 0.
-    lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(arguments, scaled)]
+    wide = map(float64.as_float64, arguments)
+    lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(wide, scaled)]
     certified &= ~jnp.stack(lost).any()
 
   def replace(result: Any, *arguments: Array) -> Any:
