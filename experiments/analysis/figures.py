@@ -30,6 +30,8 @@ _LEGEND = 100
 
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
+# Marker and its size of a majority class that no line joins.
+BAR = '_', 25
 
 # From a place and a value to x and y.
 Turn = Callable[[Any, Any], tuple[Any, Any]]
@@ -118,7 +120,7 @@ def draw_majority(
   """The mean accuracy, or error, of the majority class at each place: a line, or a bar if there is one place."""
   means = [values.mean() for values in samples.values()]
   # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
-  bar, length = ('_', 25) if turn is upright else ('|', 9)
+  bar, length = BAR if turn is upright else ('|', 9)
   marker, dash = (bar, '') if len(samples) == 1 else ('', dash)
   axes.plot(
     *turn(list(samples), means),

@@ -158,7 +158,9 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
     if not is_number[first]:
       # Nothing lies between names.
       for line in axes.lines:
-        line.set(linestyle='none', **({} if line.get_marker() else {'marker': '_', 'markersize': 25}))
+        line.set_linestyle('none')
+        if not line.get_marker():
+          line.set(marker=figures.BAR[0], markersize=figures.BAR[1])
     axes.label_outer()
   figures.trim_percent_ticks(grid[0].yaxis)
   at = (f'{name} = {value}' for name, value in further.items())

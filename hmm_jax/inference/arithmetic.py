@@ -47,41 +47,31 @@ def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[A
       matter [B]).
     *arguments: pi, A and the rows, not encoded.
   """
-  scaled, constants = _scaled(SCALED, *arguments)
-  result, certified = _result(SCALED, run, scaled, constants, *arguments)
-  if arguments[-1].dtype == np.float64:
-    # Entries that are read as 0, or become 0.
-    wide = map(float64.as_float64, arguments)
-    lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(wide, scaled)]
-    certified &= ~jnp.stack(lost).any()
+  result, certified = _result(SCALED, run, *arguments)
 
   def replace(result: Any, *arguments: Array) -> Any:
-    by_logarithms, _ = _result(LOGARITHMIC, run, *_scaled(LOGARITHMIC, *arguments), *arguments)
+    by_logarithms, _ = _result(LOGARITHMIC, run, *arguments)
     return jax.tree.map(lambda *x: jnp.where(certified, *x), result, by_logarithms)
 
   return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
 
 
-def _scaled(arithmetic: Arithmetic, *arguments: Array) -> tuple[list[Array], tuple[Array, ...]]:
-  """pi, A and rows, encoded, of sums 1 and maxima 1 as the bounds assume, and the constants that divided them."""
+def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities with the log-likelihood, and where underflow does not matter, by `run` of rows with maximum 1."""
+  dtype = arguments[-1].dtype
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
-  pi, A, *rows = map(float64.as_float64, arguments)
+  pi, A, *rows = wide = [*map(float64.as_float64, arguments)]
   total, row_sum = constant(pi.sum((0, 1))), constant(A.sum(1).max(0))
   largest = [constant(x.max((1, 2))) for x in rows]
   constants = total, row_sum, *(x[:, None, None] for x in largest)
   # Encoded before they are divided, since the quotient may underflow.
-  encoded = (map(arithmetic.encode, x) for x in ((pi, A, *rows), constants))
-  return [*map(arithmetic.over, *encoded)], (total, row_sum, *largest)
-
-
-def _result(
-  arithmetic: Arithmetic, run: Callable[..., Any], scaled: list[Array], constants: tuple[Array, ...], *arguments: Array
-) -> tuple[Any, Array]:
-  """The probabilities with the log-likelihood, and whether underflow does not matter."""
-  dtype = arguments[-1].dtype
+  scaled = [*map(arithmetic.over, *(map(arithmetic.encode, x) for x in (wide, constants)))]
   probs, log_evidence, certified = run(arithmetic, dtype, *scaled)
-  total, row_sum, *largest = constants
-  moves = sum(map(len, largest)) - (len(largest) == 1)  # Between beginnings and ends lies one position more.
+  if arithmetic is SCALED and dtype == np.float64:
+    # Entries that are read as 0, or become 0.
+    lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(wide, scaled)]
+    certified &= ~jnp.stack(lost).any()
+  moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
   return (probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)), certified
 

@@ -74,7 +74,7 @@ def scan(step: Callable[..., Any], start: Any, positions: Any, reverse: bool = F
 
 
 def _certified(ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *passes: tuple[Any, Any, bool]) -> Array:
-  """Whether underflow does not matter in passes (matrix, first message, reverse), [B].
+  """True where underflow does not matter in passes (matrix, first message, reverse), [B].
 
   Either the evidence is large, or no entry of a message is lost, so that each has the relative precision of a float.
   The second is computed only for a batch that needs it, by the messages alone.

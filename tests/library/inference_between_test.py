@@ -46,6 +46,15 @@ def test_every_pair_equals_its_whole_sequence(function, place):
   assert not probs[3].any() and not probs[:, 2].any() and probs[:3, 3:].any(-1).all()
 
 
+@PLACES
+def test_first_rows_may_have_fewer_digits(function, place):
+  """A prompt in float32 before texts of a process in float64."""
+  hmm, before, after = pairs()
+  np.testing.assert_allclose(
+    function(hmm, before, np.float64(after)), function(hmm, before, after), rtol=1e-6, atol=1e-7
+  )
+
+
 @pytest.mark.slow
 @PLACES
 def test_slopes_of_pairs_are_those_of_whole_sequences(function, place):
