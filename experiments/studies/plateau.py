@@ -23,6 +23,8 @@ from hmm_jax.models import bayes_gap
 
 # A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
 LEFT = 0.5
+# Of a tuned method.
+_MEASURED = ('accuracy', 'clear_accuracy', 'majority_accuracy')
 # Of the fields that figures show.
 _LABELS = {
   'accuracy': 'test accuracy (%)',
@@ -53,7 +55,7 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
       frozen = tuning.FrozenModel(name, model, params, hmm)
       for method in methods:
         for tuned_task in tuning.tune(tuning.Job(trial, frozen, method, tasks, downstream), reporter):
-          of_task = {field: tuned_task.measured[field] for field in ('accuracy', 'majority_accuracy')}
+          of_task = {field: tuned_task.measured[field] for field in _MEASURED}
           rows.append({**same, **fields, 'task': tuned_task.task, 'method': method, **of_task})
 
     on_bert = [method for method in trial.methods if 'bert' in METHODS[method].models]
@@ -67,7 +69,7 @@ def _along(trial: Trial, settings: PlateauSettings, key: Array, reporter: Report
       if step in settings.checkpoints:
         add_tuned('bert', params, on_bert, step=step, kl_at_mask=kl)
       else:
-        nothing = dict.fromkeys(('task', 'method', 'accuracy', 'majority_accuracy'))
+        nothing = dict.fromkeys(('task', 'method', *_MEASURED))
         rows.append({**same, 'step': step, 'kl_at_mask': kl, **nothing})
   return rows
 
