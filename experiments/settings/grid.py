@@ -56,7 +56,7 @@ _MOST_WORDS = 1024
 class Settings(groups.Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
-  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=4096)
+  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=1024)
   num_trials: int = setting('number of distributions of each size, each with its own pretraining', most=100_000)
   num_trials_by_size: tuple[int, ...] = setting(
     'number of distributions for each entry of num_states, at most num_trials; (): num_trials for each',

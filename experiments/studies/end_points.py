@@ -70,7 +70,8 @@ def _over_hmms(rows: pd.DataFrame, gain: str = 'gain') -> Interval:
   return stratified(of_size.groupby(unit)[gain].mean() for _, of_size in rows.groupby('num_states'))
 
 
-def _row(point: str, question: str, rows: pd.DataFrame) -> dict[str, str]:
+def row(point: str, question: str, rows: pd.DataFrame) -> dict[str, str]:
+  """The row of an end point: over HMMs, the mean of `gain` in points, of `clear_gain` likewise if it is a column."""
   interval, sizes = _over_hmms(rows), ', '.join(map(str, sorted(rows['num_states'].unique())))
   numbers = {'difference': str(interval), 'p': format_number(interval.p_value, '.2g')}
   numbers['detectable'] = format_number(interval.minimum_effect(LEVEL), '.1f')
@@ -88,7 +89,7 @@ def _compared(pairs: Compared, records: pd.DataFrame) -> list[dict[str, str]]:
   """A row for each comparison of two fits that has records at its sizes."""
   compared = [(point, *pair, gains(records, *pair), sizes) for point, (*pair, sizes) in pairs.items()]
   found = [(point, _between(*pair), rows[rows['num_states'].isin(sizes)]) for point, *pair, rows, sizes in compared]
-  return [_row(*each) for each in found if not each[2].empty]
+  return [row(*each) for each in found if not each[2].empty]
 
 
 def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
@@ -103,11 +104,11 @@ def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
   exact, bert = (select(prefixes, model=model) for model in ('exact', 'bert'))
   for size, of_size in exact.groupby('num_states'):
     if size in _DELTA_SIZES:
-      rows.append(_row('2, 3', 'delta', of_size.assign(gain=100 * of_size['tv_movable'])))
+      rows.append(row('2, 3', 'delta', of_size.assign(gain=100 * of_size['tv_movable'])))
   for point, (question, difference, sizes) in _MOVED.items():
     at_sizes = bert[bert['num_states'].isin(sizes)]
     if len(at_sizes):
-      rows.append(_row(point, question, at_sizes.assign(gain=100 * difference(at_sizes))))
+      rows.append(row(point, question, at_sizes.assign(gain=100 * difference(at_sizes))))
   if len(exact):
     most = 100 * (exact['tv_moved'] - exact['tv_movable']).max()
     rows.append({'end point': '1', 'difference of': 'TV moved - delta, exact, largest', 'difference': f'{most:.2g}'})
@@ -121,7 +122,7 @@ def _of_classes(records: pd.DataFrame) -> list[dict[str, str]]:
     return []
   by_classes = rows.assign(is_mixed=rows['trial'].isin(_MIXED)).groupby(['is_mixed', _CLASSES])
   return [
-    _row('7, 8' if is_mixed else '9', f'refitted - converged head, {classes or "all"} classes', of_classes)
+    row('7, 8' if is_mixed else '9', f'refitted - converged head, {classes or "all"} classes', of_classes)
     for (is_mixed, classes), of_classes in by_classes
   ]
 
@@ -138,8 +139,8 @@ def _of_temperatures(records: pd.DataFrame) -> list[dict[str, str]]:
   columns, rows = ['num_states', *varied(records)], dict[Any, dict[str, str]]()
   for model, method in [fit for fit in fits if fit not in readers]:
     for values, gained in gains(records, (model, method), *readers).groupby(columns):
-      row = rows.setdefault(values, dict(zip(['|H|', *columns[1:]], map(as_text, values))))
-      row[f'{METHODS[method].label}, {model}'] = str(mean_interval(gained['gain']))
+      cells = rows.setdefault(values, dict(zip(['|H|', *columns[1:]], map(as_text, values))))
+      cells[f'{METHODS[method].label}, {model}'] = str(mean_interval(gained['gain']))
   return [*rows.values()]
 
 
@@ -150,7 +151,7 @@ _ROWS: dict[str, Callable[[pd.DataFrame], list[dict[str, str]]]] = {
   'evidence': _of_causal,
   'masked': _of_causal,
 }
-_TITLE = (
+TITLE = (
   'End points of the plan in points, mean ± 95% over HMMs, stratified by size, and p of t tests, not corrected. '
   'Detectable: minimum effect with 80% power at level 0.05. A lead is over the better reader without a model on the '
   'same task'
@@ -159,7 +160,7 @@ _TITLE = (
 
 def _tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   rows = _ROWS[settings.scale](records) if settings.scale in _ROWS else []
-  return grids.tables(records, settings) | ({'end_points': table(_TITLE, rows)} if rows else {})
+  return grids.tables(records, settings) | ({'end_points': table(TITLE, rows)} if rows else {})
 
 
 STUDY = grids.STUDY._replace(tables=_tables)

@@ -1,19 +1,69 @@
 """The lead of readers of BERT over readers without a model along pretraining, which is measured as in `plateau`."""
 
 import matplotlib.figure
+import numpy as np
 import pandas as pd
 
 from experiments.analysis.statistics import by_unit, lead, mean_interval, select
-from experiments.analysis.table import Table, table
+from experiments.analysis.table import format_number, Table, table
 from experiments.settings.methods import METHODS
-from experiments.studies import plateau
+from experiments.studies import end_points, plateau
 from experiments.studies.settings import PlateauSettings
+
+# Of the plan, docs/findings/beyond.md: points 11 and 12, by |H|, after the last step, and 13, after the first, are of
+# one method; 14 is of the others.
+_PRIMARY = 'masks_converged'
+_POINTS = {10: '11', 30: '12'}
 
 
 def with_lead(records: pd.DataFrame) -> pd.DataFrame:
-  """The records of methods on BERT with `lead`, their accuracy minus the best without a model on the same task."""
+  """The records of methods on BERT with `lead`, their accuracy minus the best without a model on the same task.
+
+  `clear_lead` is that of accuracies without near ties.
+  """
   steps, without = plateau.on_bert(records), records[records['step'].isna()]
-  return steps.assign(lead=lead(steps, without, [*plateau.HMM, 'task']), no_lead=0.0)
+  of = lambda field: lead(*(rows.assign(accuracy=rows[field]) for rows in (steps, without)), [*plateau.HMM, 'task'])
+  return steps.assign(lead=of('accuracy'), clear_lead=of('clear_accuracy'), no_lead=0.0)
+
+
+def crossing(leads: pd.DataFrame) -> float:
+  """The KL, in percent of the unigram gap, at which the least-squares line of lead against KL is 0.
+
+  The points of the line are HMMs at steps. NaN for fewer than three, if leads do not fall as KL grows, or if the line
+  is below 0 at a KL of 0.
+  """
+  points = leads.groupby([*plateau.HMM, 'step'])[['gap_share', 'lead']].mean()
+  if len(points) < 3:
+    return np.nan
+  slope, at_zero = np.polyfit(points['gap_share'], points['lead'], 1)
+  return -100 * at_zero / slope if slope < 0 <= at_zero else np.nan
+
+
+def _crossings(leads: pd.DataFrame) -> dict[str, str]:
+  """The crossing of all HMMs, and its range when each HMM in turn is left out; '' where there is none."""
+  without_one = [crossing(leads[leads['trial'] != trial]) for trial in leads['trial'].unique()]
+  ends = [format_number(end(without_one), '.1f') for end in (np.min, np.max)]
+  return {
+    'lead 0 at KL, % of gap': format_number(crossing(leads), '.1f'),
+    'without one HMM': ' to '.join(filter(None, ends)),
+  }
+
+
+def _end_points(leads: pd.DataFrame) -> list[dict[str, str]]:
+  """A row for each method and |H| after the last step, and one for point 13."""
+  leads = leads.assign(gain=100 * leads['lead'], clear_gain=100 * leads['clear_lead'])
+  rows, early = [], select(leads, method=_PRIMARY, step=leads['step'].min())
+  for (method, size), fit in leads.groupby(['method', 'num_states']):
+    point = _POINTS.get(size, '14') if method == _PRIMARY else '14'
+    rows.append(_row(point, select(fit, step=leads['step'].max())) | _crossings(fit))
+  if len(early):
+    rows.append(_row('13', early))
+  return sorted(rows, key=lambda row: row['end point'])
+
+
+def _row(point: str, rows: pd.DataFrame) -> dict[str, str]:
+  of = rows.iloc[0]
+  return end_points.row(point, f'lead of {METHODS[of["method"]].label}, step {of["step"]:g}', rows)
 
 
 def _leads(rows: pd.DataFrame) -> dict[str, str]:
@@ -23,8 +73,10 @@ def _leads(rows: pd.DataFrame) -> dict[str, str]:
 
 def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
   title = 'Lead over the best reader without a model in points, mean ± 95% over HMMs; KL as a share of the unigram gap'
-  leads = table(title, plateau.by_step(with_lead(records), _leads))
-  return {**plateau.tables(records, settings), 'lead': leads}
+  leads = with_lead(records)
+  along, at_ends = plateau.by_step(leads, _leads), _end_points(leads)
+  own = {'lead': table(title, along), 'end_points': table(end_points.TITLE, at_ends)}
+  return {**plateau.tables(records, settings), **own}
 
 
 def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matplotlib.figure.Figure]:

@@ -233,7 +233,13 @@ def mixed_permutations(
   weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
   permute = functools.partial(jax.random.permutation, x=num_states)
   permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
-  return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
+  return lax.scan(_add_permutation, jnp.zeros((num_states, num_states)), (weights, permutations))[0]
+
+
+def _add_permutation(mixed: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
+  """A step of a scan: all permutation matrices together would be [K, H, H], and a GPU would add them in any order."""
+  weight, permutation = row
+  return mixed.at[jnp.arange(len(mixed)), permutation].add(weight), None
 
 
 def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
