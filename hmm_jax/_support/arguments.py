@@ -178,7 +178,7 @@ def checked(function: FunctionT, **options: Any) -> FunctionT:
 
 _SIZES = 'length', 'document_length', 'chunk_length', 'chunk_size', 'memory_size'
 # Rows of numbers that are finite and at least 0.
-_WEIGHTS = 'likelihoods', 'before', 'after', 'evidence'
+_WEIGHTS = 'likelihoods', 'before', 'after', 'between', 'evidence'
 
 
 def _weights(name: str, x: Any) -> Any:

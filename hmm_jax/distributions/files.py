@@ -17,6 +17,7 @@ import textwrap
 from typing import Any, BinaryIO
 import zipfile
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -177,4 +178,9 @@ def check_bytes(size: int, max_bytes: int) -> None:
 def _numbers(key: str, value: Any) -> np.ndarray:
   """The array, float64 but for an index. Raises ValueError if it has other things than real numbers."""
   array = np.asarray(arguments.array(key, value))
-  return array if key == 'cell_index' else array.astype(np.float64)
+  if key == 'cell_index':
+    return array
+  # A narrower type's subnormal number, which inference reads as 0, would not be 0 in float64.
+  keeps = array.dtype.kind in 'biu' or array.dtype == np.float64
+  least = 0 if keeps else jnp.finfo(array.dtype).tiny
+  return np.where(np.abs(array) < least, 0, array).astype(np.float64)

@@ -158,8 +158,23 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
 
 @functools.partial(float64.jit, returns_float64=True)
 def _token_likelihoods(hmm: Distribution, tokens: Any, observed: Any) -> Array:
-  rows = jnp.asarray(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
+  # Integers have no NaN for an id that does not exist.
+  rows = float64.as_float(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
   return jnp.where(observed[..., None], rows, 1)
+
+
+def text_likelihoods(hmm: Distribution, tokens: Array | np.ndarray) -> Array:
+  """`token_likelihoods` of text in which [MASK], the id V, is not observed.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
+  >>> print(text_likelihoods(hmm, np.array([2, 1], np.uint8)))
+  [[1.   1.  ]
+   [0.25 1.  ]]
+  """
+  arguments.check_ids('tokens', tokens, hmm.num_tokens + 1)
+  # V itself may not fit a narrow type of tokens, in which JAX would compare.
+  tokens = tokens.astype(np.int32)
+  return token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
 
 
 @functools.partial(checked, returns_float64=True)

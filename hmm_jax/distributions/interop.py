@@ -17,11 +17,17 @@ def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
   >>> {name: array.shape for name, array in to_dynamax(HMM(np.ones(1), np.eye(1), np.ones((1, 1)))).items()}
   {'initial_probs': (1,), 'transition_matrix': (1, 1), 'emission_probs': (1, 1, 1)}
   """
+  _check(hmm)
   return {
     'initial_probs': hmm.initial_probs,
     'transition_matrix': hmm.transition_matrix,
     'emission_probs': hmm.emission_matrix[:, None, :],
   }
+
+
+def _check(hmm: HMM) -> None:
+  if len(hmm) != 3:
+    raise ValueError(f'hmm is a {type(hmm).__name__}; valid is an HMM, such as `to_hmm` of it')
 
 
 def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_probs: Any = None) -> HMM:
@@ -54,8 +60,7 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   >>> sorted(to_hmmlearn(HMM(np.ones(1), np.eye(1), np.ones((1, 1)))))
   ['emissionprob_', 'startprob_', 'transmat_']
   """
-  if len(hmm) != 3:
-    raise ValueError(f'hmm is a {type(hmm).__name__}; valid is an HMM, such as `to_hmm` of it')
+  _check(hmm)
   arrays = map(float64.float64, hmm.validate())
   return {
     name: rows / rows.sum(-1, keepdims=True) for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), arrays)

@@ -67,7 +67,7 @@ def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) 
   # Encoded before they are divided, since the quotient may underflow.
   scaled = [*map(arithmetic.over, *(map(arithmetic.encode, x) for x in (wide, constants)))]
   probs, log_evidence, certified = run(arithmetic, dtype, *scaled)
-  if arithmetic is SCALED and dtype == np.float64:
+  if arithmetic is SCALED and any(x.dtype == np.float64 for x in arguments):
     # Entries that are read as 0, or become 0.
     lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(wide, scaled)]
     certified &= ~jnp.stack(lost).any()

@@ -80,7 +80,8 @@ def save_activations(
     layers: names as in `activations`.
 
   Raises:
-    ValueError: as `activations` does, or the vocabularies differ; nothing is written then.
+    ValueError: as `activations` does, the vocabularies differ, or other activations have the name of tokens or beliefs;
+      nothing is written then.
     OSError: the file cannot be written.
 
   >>> import io, jax, hmm_jax as hj
@@ -91,8 +92,13 @@ def save_activations(
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
   exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
-  arrays: dict[str, Any] = {'tokens': tokens, **_by_text(model, params, tokens, None, layers), **exact}
-  np.savez(file, **arrays)
+  own, tokens = _by_text(model, params, tokens, None, layers), np.asarray(tokens)
+  arrays = {'tokens': tokens, **own, **exact}
+  for name, values in own.items():
+    if not np.array_equal(arrays[name], values) or name == 'tokens':
+      raise ValueError(f'the model has its own {name!r}; valid are layers without it')
+  # numpy alone would read bfloat16 as raw bytes.
+  np.savez(file, **{name: x.astype(np.float32) if x.dtype.kind == 'V' else x for name, x in arrays.items()})
 
 
 @arguments.converted

@@ -139,7 +139,7 @@ def _split(key: Array, count: int, splits: Sequence[float]) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
   order, ends = jax.random.permutation(key, count), np.cumsum(splits) / np.sum(splits) * count
   parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
-  if len(parts) != 3 or not all(map(len, parts)):
+  if len(parts) != 3 or min(splits) < 0 or not all(map(len, parts)):
     raise ValueError(f'splits are {splits} of {count} texts; valid are three shares, each of at least one text')
   return parts
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from hmm_jax._support import arguments
+from hmm_jax._support import arguments, float64
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import conditional_token_probs, Distribution, evidence_likelihoods
@@ -84,7 +84,9 @@ def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int, hid
   >>> ideal_at_mask(hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6).token_probs.shape
   (6, 1, 4)
   """
-  return _ideal_at(hmm, inputs, np.full((len(inputs), 1), hidden % inputs.shape[1], np.int32), batch_size)
+  count, length = inputs.shape
+  arguments.check_size('hidden', hidden, -length, length - 1)
+  return _ideal_at(hmm, inputs, np.full((count, 1), hidden % length, np.int32), batch_size)
 
 
 def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batch_size: int) -> Ideal:
@@ -92,7 +94,7 @@ def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batc
   return Ideal(inputs, positions, np.full(positions.shape, 1 / len(inputs)), probs)
 
 
-@arguments.checked
+@arguments.converted
 def ideal_next_tokens(hmm: Distribution, documents: Array | np.ndarray) -> Ideal:
   """P[X_i | x_{1..i-1}] for every i of documents [n, T]: the optimum of the next-token loss.
 
@@ -101,6 +103,12 @@ def ideal_next_tokens(hmm: Distribution, documents: Array | np.ndarray) -> Ideal
   >>> ideal_next_tokens(hmm, jnp.zeros((6, 5), int)).token_probs.shape
   (6, 5, 4)
   """
+  arguments.check_ids('documents', documents, hmm.num_tokens)
+  return _ideal_next_tokens(hmm, documents)
+
+
+@float64.jit
+def _ideal_next_tokens(hmm: Distribution, documents: Any) -> Ideal:
   exact, documents = ExactModel(hmm.num_tokens, causal=True), jnp.asarray(documents, jnp.int32)
   everywhere = jnp.broadcast_to(jnp.arange(documents.shape[1]), documents.shape)
   weights = jnp.full(documents.shape, 1 / documents.size)
@@ -112,7 +120,7 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
   """G_i for every i of documents [n, T], each from the document with position i masked: [n T, T] inputs."""
   count, length = documents.shape
   masked = np.tile(np.arange(length, dtype=np.int32), count)[:, None]
-  inputs = np.repeat(documents, length, axis=0).astype(np.int32)
+  inputs = np.repeat(np.asarray(documents, np.int32), length, axis=0)
   np.put_along_axis(inputs, masked, hmm.num_tokens, axis=1)
   return _ideal_at(hmm, inputs, masked, batch_size)
 

@@ -49,6 +49,8 @@ def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, A
   >>> inputs.tolist(), selected.tolist()
   ([4, 4, 4], [True, True, True])
   """
+  if not corruption.mask_share + corruption.random_share <= 1 + 1e-9:
+    raise ValueError(f'{corruption} has shares of more than 1 in sum; valid are mask_share + random_share <= 1')
   key_select, key_kind, key_token = jax.random.split(key, 3)
   selected = jax.random.uniform(key_select, tokens.shape) < corruption.mask_rate
   kind = jax.random.uniform(key_kind, tokens.shape)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments, float64
-from hmm_jax.distributions.hmm import Distribution, emitted_token_probs, token_likelihoods
+from hmm_jax.distributions.hmm import Distribution, emitted_token_probs, text_likelihoods
 from hmm_jax.inference.pairs import probs_before, probs_between
 from hmm_jax.inference.posterior import forward_backward
 
@@ -62,6 +62,7 @@ def at_positions(x: Array, positions: Positions) -> Array:
   """
   if positions is None:
     return x
+  arguments.check_ids('positions', positions, x.shape[-2])
   if positions.ndim == 1:
     return jnp.take(x, positions, axis=-2, mode='clip')
   return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
@@ -93,6 +94,7 @@ def prepend(prompts: Array, embeddings: Array, place: int = 0) -> Array:
   >>> prepend(jnp.zeros((2, 1)), jnp.ones((1, 3, 1)), place=1).ravel().tolist()
   [1.0, 0.0, 0.0, 1.0, 1.0]
   """
+  arguments.check_size('place', place, -embeddings.shape[-2], embeddings.shape[-2] - 1)
   return joined(parts_with(prompts, embeddings, place))
 
 
@@ -191,27 +193,34 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
   >>> token_probs(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
   (1, 4)
   """
-  arguments.check_ids('tokens', tokens, model.num_tokens + 1)
-  arguments.check_vocabulary(model, params)
-  arguments.check_ids('positions', positions, tokens.shape[-1])
-  return _token_probs(model, params, tokens, positions)
+  return _of_text(model, 'predict', params, tokens, positions)
 
 
-@functools.partial(float64.jit, static_argnames='model')
-def _token_probs(model: MaskedLM, params: Any, tokens: Any, positions: Positions) -> Array:
-  return model.predict(params, model.embed(params, tokens), positions)
-
-
-@functools.partial(arguments.checked, static_argnames='model')
+@arguments.converted
 def representation(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
   """The representation [..., Q, E] that predictions are decoded from, at `positions` of tokens [..., T].
+
+  Raises ValueError as `token_probs` does.
 
   >>> import hmm_jax as hj
   >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
   >>> representation(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
   (1, 3)
   """
-  return model.represent(params, model.embed(params, tokens), positions)
+  return _of_text(model, 'represent', params, tokens, positions)
+
+
+def _of_text(model: MaskedLM, method: str, params: Any, tokens: Any, positions: Positions) -> Array:
+  """The result of a method of the model on embedded tokens."""
+  arguments.check_ids('tokens', tokens, model.num_tokens + 1)
+  arguments.check_vocabulary(model, params)
+  arguments.check_ids('positions', positions, tokens.shape[-1])
+  return _compiled(model, method, params, tokens, positions)
+
+
+@functools.partial(float64.jit, static_argnames=('model', 'method'))
+def _compiled(model: MaskedLM, method: str, params: Any, tokens: Any, positions: Positions) -> Array:
+  return getattr(model, method)(params, model.embed(params, tokens), positions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +248,7 @@ class ExactModel(MaskedLM):
   prompt_space = PromptSpace(center=0.75, unit=0.5, low=0.0, high=1.0)
 
   def embed(self, params: Distribution, tokens: Array) -> Array:
-    return token_likelihoods(params, tokens, tokens != self.num_tokens)
+    return text_likelihoods(params, tokens)
 
   def predict(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     return self.decode(params, self.represent(params, embeddings, positions))

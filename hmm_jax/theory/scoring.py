@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support.float64 import positive_or_one, widened
-from hmm_jax.distributions.hmm import emitted_token_probs, HMM, token_likelihoods
+from hmm_jax.distributions.hmm import emitted_token_probs, HMM, text_likelihoods
 from hmm_jax.distributions.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
 from hmm_jax.inference.posterior import forward_backward, last_filtered
 from hmm_jax.models.model import prepend
@@ -159,7 +159,7 @@ def _in_x64(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array) -> tuple[Array, Array, Array, Array]:
   """P[H_0 | x], G at the [MASK] behind the prompt, and the log-evidence of text and of prompt with text."""
   hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
-  rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
+  rows = text_likelihoods(hmm, inputs)
   labelled = forward_backward(hmm.starting_from(silent_probs), rows)
   seen = forward_backward(hmm, prepend(prompt, rows))
   token_probs = emitted_token_probs(hmm, seen.leave_one_out_probs[:, len(prompt)])
@@ -170,7 +170,7 @@ def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Arra
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
   """P[M_j | x] of every cell, and the log-evidence."""
   hmm = widened(hmm)
-  probs, loglik = last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
+  probs, loglik = last_filtered(hmm, text_likelihoods(hmm, tokens))
   return cell_probs(hmm, probs), loglik
 
 
@@ -178,7 +178,7 @@ def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
   """G and P[H_i | all others] at each position, prompt first, 0 past the end; and the log-evidence."""
   (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
-  seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
+  seen = memory_forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, tokens)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
   return token_probs, jnp.where(within, seen.leave_one_out_probs, 0), seen.marginal_loglik

@@ -126,6 +126,8 @@ def over_classes(probs: Any, token_classes: Sequence[int]) -> Any:
   """
   if not len(token_classes):
     return probs
+  if len(token_classes) != probs.shape[-1]:
+    raise ValueError(f'token_classes are {token_classes}; valid is a class for each of {probs.shape[-1]} tokens')
   # By products that no accelerator rounds.
   return (probs[..., None] * np.eye(max(token_classes) + 1, dtype=probs.dtype)[list(token_classes)]).sum(-2)
 
@@ -181,6 +183,8 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
   [0.  0.5 0.5]
   """
+  if not temperature >= 0:
+    raise ValueError(f'temperature is {temperature}; valid is a number of at least 0')
   if temperature > 0:
     return jax.nn.softmax(logits / temperature)
   largest = logits.max(-1, keepdims=True)

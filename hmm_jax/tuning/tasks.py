@@ -12,7 +12,7 @@ import scipy.stats
 
 from hmm_jax._support import arguments, compilation, float64
 from hmm_jax._support.blocks import even_size, in_blocks
-from hmm_jax.distributions.hmm import Distribution, HMM, token_likelihoods
+from hmm_jax.distributions.hmm import Distribution, HMM, text_likelihoods
 from hmm_jax.distributions.memory_hmm import cell_posterior, MemoryHMM
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.inference.posterior import forward_backward
@@ -93,6 +93,8 @@ def hide(tokens: Array | np.ndarray, num_tokens: int, hidden: int = 0) -> Array:
   >>> hide(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
   [[4, 1, 2]]
   """
+  length = tokens.shape[-1]
+  arguments.check_size('hidden', hidden, -length, length - 1)
   return jnp.asarray(tokens, jnp.int32).at[..., hidden].set(num_tokens)
 
 
@@ -143,8 +145,8 @@ def hidden_state_probs(hmm: Distribution, inputs: Array, hidden: int = 0) -> Arr
   >>> hidden_state_probs(hmm, np.array([[2, 1, 0], [2, 0, 1]])).tolist()
   [[1.0, 0.0], [0.0, 1.0]]
   """
-  rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
-  return forward_backward(hmm, rows).leave_one_out_probs[:, hidden]
+  arguments.check_size('hidden', hidden, -inputs.shape[1], inputs.shape[1] - 1)
+  return forward_backward(hmm, text_likelihoods(hmm, inputs)).leave_one_out_probs[:, hidden]
 
 
 @_in_float64_blocks
@@ -156,8 +158,7 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
   `hidden_state_probs` if `initial_probs` is uniform and the columns of the transition matrix sum to 1, as in every
   random draw.
   """
-  text = inputs[:, 1:]
-  posterior = forward_backward(hmm, token_likelihoods(hmm, text, text != hmm.num_tokens))
+  posterior = forward_backward(hmm, text_likelihoods(hmm, inputs[:, 1:]))
   return jnp.matmul(posterior.smoothed_probs[:, 0], hmm.transition_matrix.T, precision=lax.Precision.HIGHEST)
 
 
@@ -172,7 +173,7 @@ def posterior_cell_probs(hmm: MemoryHMM, inputs: Array) -> Array:
   >>> posterior_cell_probs(hmm, np.array([[4, 1, 2, 3, 0]])).shape
   (1, 1, 2)
   """
-  return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
+  return cell_posterior(hmm, text_likelihoods(hmm, inputs))
 
 
 def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0, hidden: int = 0) -> np.ndarray:

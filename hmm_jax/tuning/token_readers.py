@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax._support import arguments
 from hmm_jax._support.arguments import converted
 
 
@@ -59,7 +60,8 @@ def tokens_around(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray:
   >>> tokens_around([[2, 0, 1]], num_tokens=2, reach=1).tolist()
   [[[2, 0, 3], [0, 1, 2], [1, 3, 0]]]
   """
-  inputs = np.asarray(inputs)
+  arguments.check_ids('inputs', inputs, num_tokens + 1)
+  inputs = np.asarray(inputs, np.int32)  # A narrow type of tokens may not hold V + 1.
   padded = np.pad(inputs, ((0, 0), (reach, reach)), constant_values=num_tokens + 1)
   distances = sorted(range(-reach, reach + 1), key=lambda distance: abs(distance - 0.25))
   return padded[:, np.add.outer(np.arange(inputs.shape[1]), distances) + reach]
@@ -135,7 +137,7 @@ def _sums_by_length(
   n = len(train)
   # `prefix` numbers the distinct sequences of tokens read so far.
   prefix = np.zeros(n + len(tokens), int)
-  for column in np.concatenate([train, tokens]).T:
+  for column in np.concatenate([train, tokens]).T.astype(np.int64):
     _, prefix = np.unique(prefix * (column.max() + 1) + column, return_inverse=True)
     sums = np.zeros((len(prefix), values.shape[1]))
     np.add.at(sums, prefix[:n], values)

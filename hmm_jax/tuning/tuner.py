@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hmm_jax._support import compilation, nan_guard
+from hmm_jax._support import arguments, compilation, nan_guard
 from hmm_jax._support.blocks import in_blocks, map_blocks
 from hmm_jax.models.model import MaskedLM, representation, token_probs
 from hmm_jax.models.optimizer import adamw
@@ -151,11 +151,13 @@ class Tuner:
       outputs = jax.vmap(predict)(trainable['params'])
     else:
       # The prompt's own length: a theorem's construction may differ from the trained one.
-      length, place = trainable['prompt'].shape[-2], self.prompt.place % tokens.shape[-1]
-      positions, places = positions_read(self.head, length, tokens.shape[-1]), {}
+      length, size = trainable['prompt'].shape[-2], tokens.shape[-1]
+      arguments.check_size('place', self.prompt.place, -size, size - 1)
+      place = self.prompt.place % size
+      positions, places = positions_read(self.head, length, size), {}
       if place:
         # Heads see a prompt first, wherever it stands.
-        order = np.r_[place : place + length, :place, place + length : length + tokens.shape[-1]]
+        order = np.r_[place : place + length, :place, place + length : length + size]
         positions, places = order if positions is None else order[positions], {'place': place}
       outputs = model.predict_prompted(frozen, trainable['prompt'], tokens, positions, **places)
     return jax.vmap(lambda head, outputs: function(head, self.head.read(outputs, tokens)))(trainable['head'], outputs)

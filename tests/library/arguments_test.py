@@ -15,7 +15,9 @@ import pytest
 import scipy.sparse
 
 import hmm_jax as hj
-from hmm_jax.tuning import tuner as tuner_lib
+from hmm_jax.inference import pairs
+from hmm_jax.models import bayes_gap, masking, model as model_lib
+from hmm_jax.tuning import heads, tasks, token_readers, tuner as tuner_lib
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -25,6 +27,7 @@ TOKENS, OBSERVED = np.int32([[0, 3, 2, 1], [1, 0, 2, 2]]), np.ones((2, 4), bool)
 ROWS = np.asarray(HIDDEN.emission_matrix).T[TOKENS]
 OFF = HIDDEN._replace(transition_matrix=HIDDEN.transition_matrix + 0.1 * np.eye(3, dtype=np.float32))
 KEY = jax.random.key(0)
+TOO_MUCH = masking.Corruption(4, mask_rate=1.0, mask_share=0.8, random_share=0.3)
 WRONG_ID = np.int32([[0, 3, 2, 1], [1, 4, 2, 2]])
 
 
@@ -32,6 +35,14 @@ def _epoch(labels):
   """An epoch of two tasks on five inputs, whose labels are looked at first."""
   state = tuner_lib.TuneState(np.zeros((2, 1)), (), np.int32(0))
   tuner_lib.tune_epoch(state, jax.random.key(0), None, None, (), np.zeros((5, 4)), labels)
+
+
+def _tuner(place):
+  """Of a prompt before a position of the text."""
+  return tuner_lib.Tuner(hj.ExactModel(4), heads.Linear(2), tuner_lib.Prompt(1, None, place))
+
+
+PARAMETERS = {'head': heads.LinearHead(np.ones((1, 4, 2)), np.ones((1, 2))), 'prompt': np.ones((1, 1, 3))}, HIDDEN
 
 
 def _prompted(model, params, width):
@@ -68,6 +79,20 @@ def _prompted(model, params, width):
     ('likelihoods have shape (0, 3); valid is [T, 3]', lambda: hj.most_likely_states(HIDDEN, np.ones((0, 3)))),
     ('params, a dict, do not fit', lambda: hj.tune(hj.BertModel(SMALLEST), {}, HIDDEN, None)),
     ('labels have shape (1, 5); valid is (2, 5), tasks and inputs', lambda: _epoch(np.zeros((1, 5), int))),
+    ('between contain -1.0; valid are finite', lambda: pairs.probs_before(HIDDEN, -np.ones_like(ROWS), ROWS)),
+    ('tokens contain 5; valid', lambda: model_lib.representation(hj.ExactModel(4), HIDDEN, TOKENS + 2)),
+    ('positions contain -1; valid', lambda: model_lib.representation(hj.ExactModel(4), HIDDEN, TOKENS, np.array([-1]))),
+    ('positions contain 4; valid', lambda: hj.at_positions(np.ones((4, 1)), np.array([4]))),
+    ('place is 4; valid is an integer from -4 to 3', lambda: model_lib.prepend(np.ones((1, 1)), np.ones((1, 4, 1)), 4)),
+    ('place is 4; valid is an integer from -4 to 3', lambda: _tuner(4).scores(*PARAMETERS, TOKENS)),
+    ('hidden is 4; valid is an integer from -4 to 3', lambda: tasks.hide(TOKENS, 4, 4)),
+    ('hidden is -5; valid', lambda: tasks.hidden_state_probs(HIDDEN, TOKENS, -5)),
+    ('hidden is 4; valid', lambda: bayes_gap.ideal_at_mask(HIDDEN, TOKENS, batch_size=2, hidden=4)),
+    ('documents contain 4; valid', lambda: bayes_gap.ideal_next_tokens(HIDDEN, WRONG_ID)),
+    ('hmm is a MemoryHMM; valid is an HMM', lambda: hj.to_dynamax(MEMORY)),
+    ('valid are mask_share + random_share <= 1', lambda: masking.corrupt(KEY, TOO_MUCH, TOKENS)),
+    ('temperature is -1; valid', lambda: heads.softmax_or_argmax(np.ones(3), -1)),
+    ('token_classes are (0,); valid is a class for each of 4 tokens', lambda: heads.over_classes(np.ones(4), (0,))),
   ],
 )
 def test_wrong_arguments_are_refused(sentence, call):
@@ -146,3 +171,35 @@ def test_inside_of_jit_an_impossible_id_makes_nan_and_no_neighbour_differs():
     found = posterior(np.where(WRONG_ID == 4, wrong, WRONG_ID))
     assert np.isnan(found.marginal_loglik[1]) and np.isnan(found.smoothed_probs[1]).all()
     np.testing.assert_array_equal(found.smoothed_probs[0], posterior(TOKENS).smoothed_probs[0])
+
+
+SHOWN = hj.HMM(np.float32([0.5, 0.5]), np.float32([[0, 1], [1, 0]]), np.eye(256, dtype=np.float32)[[0, 44]])
+REMEMBERED = hj.MemoryHMM(
+  SHOWN.initial_probs, np.float32([1]), np.float32([[1]]), np.int32([0]), SHOWN.emission_matrix[:, None]
+)
+
+
+@pytest.mark.parametrize(
+  'read',
+  [
+    lambda tokens: hj.token_probs(hj.ExactModel(256), SHOWN, tokens),
+    lambda tokens: hj.token_probs(hj.ExactModel(256), SHOWN, jnp.asarray(tokens)),
+    lambda tokens: hj.activations(hj.ExactModel(256), SHOWN, tokens)['beliefs'],
+    lambda tokens: hj.theory.prefix_bound(SHOWN, tokens),
+    lambda tokens: tasks.hidden_state_probs(SHOWN, tokens),
+    lambda tokens: tasks.silent_state_probs(SHOWN, tokens),
+    lambda tokens: tasks.posterior_cell_probs(REMEMBERED, 0 * tokens),
+    lambda tokens: token_readers.tokens_around(tokens, 255, 1),
+    lambda tokens: token_readers.table_means(tokens + 211, np.eye(2), tokens + 211),
+  ],
+)
+def test_tokens_that_fill_a_narrow_type_are_read_as_any(read):
+  """V and V + 1 do not fit 8 bits: [MASK], the ends of a text, the numbers of sequences."""
+  tokens = np.uint8([[0, 44, 0], [44, 0, 44]])
+  np.testing.assert_array_equal(read(tokens), read(tokens.astype(np.int32)))
+
+
+@pytest.mark.parametrize('kind', [bool, np.uint8, np.int32])
+def test_inside_of_jit_an_impossible_id_makes_nan_of_integers_too(kind):
+  hmm = hj.HMM(np.ones(1), np.eye(1), np.ones((1, 1), kind))
+  assert np.isnan(jax.jit(hj.token_likelihoods)(hmm, np.array([1]), np.array([True]))).all()

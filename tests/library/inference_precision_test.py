@@ -13,7 +13,7 @@ from hmm_jax.distributions import sampling
 from hmm_jax.distributions.hmm import HMM, random_hmm
 from hmm_jax.inference import arithmetic, passes
 from hmm_jax.inference.arithmetic import SCALED
-from hmm_jax.inference.posterior import forward_backward
+from hmm_jax.inference.posterior import forward_backward, last_filtered
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +98,15 @@ def test_extreme_evidence_is_rounded_float64(name):
   expected = log_space_posterior(chains, rows)
   assert np.isfinite(expected.marginal_loglik).all()
   assert_rounded(of_each(chains, rows), expected)
+
+
+def test_a_float64_chain_with_float32_rows_keeps_its_subnormal_entries():
+  """The only way out of a state is one of them, and evidence rules the state out."""
+  chain = HMM(np.array([1.0, 0]), np.array([[1.0, 1e-310], [0, 1]]), np.eye(2))
+  rows = np.tile([1e-30, 1.0], (30, 1))
+  wide, mixed = (last_filtered(chain, rows.astype(dtype)) for dtype in (np.float64, np.float32))
+  np.testing.assert_array_equal(mixed[0], [0, 1])
+  np.testing.assert_allclose(mixed[1], wide[1], rtol=1e-6)
 
 
 def test_slopes_of_extreme_evidence_are_finite():

@@ -3,6 +3,7 @@
 from bert_cases import random_params, SMALLEST
 from hmm_cases import float32_hmm
 import jax
+import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from oracles import log_space_posterior, rows_of
@@ -54,6 +55,16 @@ def test_activations_and_exact_beliefs_are_written_for_numpy(streams, tmp_path):
   np.testing.assert_array_equal(written['beliefs'], hj.activations(causal, HMM, TOKENS)['beliefs'])
   with pytest.raises(ValueError, match='num_tokens 4; valid is 5'):
     hj.save_activations(tmp_path / 'other.npz', MODEL, PARAMS, TOKENS, float32_hmm(0, H, V + 1))
+  assert [path.name for path in tmp_path.iterdir()] == ['some.npz']
+
+
+def test_activations_that_numpy_cannot_write_are_widened_and_a_name_is_not_taken_twice(tmp_path):
+  narrow = hj.BertModel(BERT.clone(dtype=jnp.bfloat16))
+  hj.save_activations(tmp_path / 'some.npz', narrow, PARAMS, TOKENS, HMM)
+  expected = np.asarray(hj.activations(narrow, PARAMS, TOKENS)['layer_1'], np.float32)
+  np.testing.assert_array_equal(np.load(tmp_path / 'some.npz')['layer_1'], expected)
+  with pytest.raises(ValueError, match="its own 'beliefs'"):
+    hj.save_activations(tmp_path / 'other.npz', EXACT, float32_hmm(1, H, V), TOKENS, HMM)
   assert [path.name for path in tmp_path.iterdir()] == ['some.npz']
 
 
@@ -125,6 +136,7 @@ def test_patches_of_bert(streams):
     (lambda: hj.probe(BELIEFS, 2 * BELIEFS, KEY, kind='softmax'), 'targets have .* sum'),
     (lambda: hj.probe(BELIEFS, BELIEFS, KEY, kind='table'), 'features are of type float64'),
     (lambda: hj.probe(BELIEFS[:2], BELIEFS[:2], KEY), 'splits are .* of 2 texts'),
+    (lambda: hj.probe(BELIEFS, BELIEFS, KEY, splits=(-0.8, 1.2, 0.6)), 'splits are '),
     (lambda: hj.probe(np.nan * BELIEFS, BELIEFS, KEY), 'features or targets have an entry that is not finite'),
     (lambda: hj.plots.simplex(np.ones((5, 4))), r'beliefs have shape \(5, 4\)'),
   ],

@@ -55,6 +55,16 @@ def test_an_exact_model_is_its_distribution(causal, tmp_path):
   assert model == hj.ExactModel(4, causal) and equal_bits(memory, params) and distribution is params
 
 
+@pytest.mark.parametrize(('dtype', 'is_possible'), [(np.float64, True), (np.float32, False)])
+def test_a_number_below_the_normal_ones_of_float32_comes_back_as_what_it_is(dtype, is_possible, tmp_path):
+  """In float32 inference reads it as 0, in float64 as itself."""
+  hmm = hj.HMM(*(np.array(x, dtype) for x in ([1], [[1]], [[1, 2.0**-140]])))
+  hj.save(tmp_path / 'exact', hj.ExactModel(2), hmm)
+  for each in (hmm, hj.load(tmp_path / 'exact')[1]):
+    loglik = hj.forward_backward(each, hj.token_likelihoods(each, [1], [True])).marginal_loglik
+    assert np.isfinite(loglik) == is_possible
+
+
 def tuned(head, prompt=None):
   """A `Tuned` of random numbers on the exact model."""
   hmm, tuner = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7), Tuner(hj.ExactModel(7), head, prompt)

@@ -3,6 +3,7 @@
 from conftest import joint_hmm
 from inference_cases import SPARSE
 import jax
+import jax.numpy as jnp
 from memory_hmm_cases import float32, memory_without_full_support
 import numpy as np
 import pytest
@@ -25,6 +26,15 @@ def test_alias_draw_over_all_words_has_the_given_frequencies():
     counts = np.bincount(sampling.alias_draw(table, row, words), minlength=4)
     np.testing.assert_allclose(counts / 2**16, expected, rtol=0, atol=8 / 2**16)
     np.testing.assert_array_equal(counts[expected == 0], 0)
+
+
+@pytest.mark.parametrize('size', [3, 2**16, 2**16 + 1, 100_000, 2**20 + 7])
+def test_a_column_is_the_words_share_of_all_columns(size):
+  """Also where a product of a half of the word with the size takes more than 32 bits."""
+  words = np.random.default_rng(0).integers(2**32, size=1000, dtype=np.uint32)
+  table = sampling.AliasTable(jnp.ones((1, size)), jnp.zeros((1, size), jnp.int32))
+  expected = [int(word) * size >> 32 for word in words]
+  assert sampling.alias_draw(table, 0, jnp.asarray(words)).tolist() == expected
 
 
 def assert_counts_follow(counts, probs):
