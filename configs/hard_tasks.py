@@ -10,8 +10,8 @@ for 9,600 steps, each chunk seen once, and read at 600, 2,400 and 9,600; the lea
 and figure `lead`: test accuracy minus that of the better of `table` and `tokens` on the same task, against KL at the
 [MASK] as a share of the unigram gap. The study is that of `plateau`.
 
-The learning rate is a quarter of that of other experiments at `small`, at which the first BERTs of both sizes stayed on
-the plateau: `full_rate` repeats these two.
+The learning rate is a quarter of the one of other experiments at `small`. At that rate the first BERT of each size
+stayed on the plateau; `full_rate` repeats these two.
 
 Cost: not measured at `small`. At |H| = 30 600 steps took 1:10 minutes of CPU time and the methods on one BERT about
 three (`beyond:masks`), which makes half an hour for each BERT and five hours for ten. `smoke` takes half a minute.

@@ -10,8 +10,8 @@ from experiments.settings.methods import METHODS
 from experiments.studies import end_points, plateau
 from experiments.studies.settings import PlateauSettings
 
-# Of the plan, docs/findings/beyond.md: points 11 and 12, by |H|, after the last step, and 13, after the first, are of
-# one method; 14 is of the others.
+# The plan is in docs/findings/beyond.md. Points 11 and 12 (by |H|, after the last step) and 13 (after the first) are of
+# this method; 14 is of the others.
 _PRIMARY = 'masks_converged'
 _POINTS = {10: '11', 30: '12'}
 
@@ -40,7 +40,7 @@ def crossing(leads: pd.DataFrame) -> float:
 
 
 def _crossings(leads: pd.DataFrame) -> dict[str, str]:
-  """The crossing of all HMMs, and its range when each HMM in turn is left out; '' where there is none."""
+  """The crossing of all HMMs, and its range with each HMM left out in turn; '' if there is none."""
   without_one = [crossing(leads[leads['trial'] != trial]) for trial in leads['trial'].unique()]
   ends = [format_number(end(without_one), '.1f') for end in (np.min, np.max)]
   return {
@@ -74,8 +74,10 @@ def _leads(rows: pd.DataFrame) -> dict[str, str]:
 def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
   title = 'Lead over the best reader without a model in points, mean ± 95% over HMMs; KL as a share of the unigram gap'
   leads = with_lead(records)
-  along, at_ends = plateau.by_step(leads, _leads), _end_points(leads)
-  own = {'lead': table(title, along), 'end_points': table(end_points.TITLE, at_ends)}
+  own = {'lead': table(title, plateau.by_step(leads, _leads))}
+  # The plan is of another learning rate.
+  if settings.scale != 'full_rate':
+    own['end_points'] = table(end_points.TITLE, _end_points(leads))
   return {**plateau.tables(records, settings), **own}
 
 

@@ -23,7 +23,7 @@ from hmm_jax.models import bayes_gap
 
 # A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
 LEFT = 0.5
-# Of a tuned method.
+# The fields recorded for a tuned method.
 _MEASURED = ('accuracy', 'clear_accuracy', 'majority_accuracy')
 # Of the fields that figures show.
 _LABELS = {

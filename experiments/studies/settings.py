@@ -56,7 +56,7 @@ class PlateauSettings(Settings):
 class BeliefSettings(PlateauSettings):
   """The settings of prompt_vs_head, the HMMs whose beliefs are probed beside mess3 and a memory, and the texts."""
 
-  num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=4096, may_repeat=True)
+  num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=1024, may_repeat=True)
   temperatures: tuple[float, ...] = setting(
     'temperatures of P[X | H]; prompts are tuned at hmm.emission_temperature', least=1e-6, may_repeat=True
   )

@@ -108,7 +108,7 @@ def float64(array: ArrayLike) -> np.ndarray:
 
 
 def narrowest(array: np.ndarray) -> np.ndarray:
-  """The array as drawn ones are: int32, or float32 if that holds each number and takes none for 0; else float64."""
+  """The array in int32 or, if that holds every number and none is subnormal, float32, as drawn ones; else float64."""
   narrow = array.astype(np.int32 if array.dtype.kind == 'i' else np.float32)
   # Inference reads a subnormal float32 as 0.
   as_zero = (narrow != 0) & (np.abs(narrow) < np.finfo(np.float32).tiny)

@@ -158,8 +158,10 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
 
 @functools.partial(float64.jit, returns_float64=True)
 def _token_likelihoods(hmm: Distribution, tokens: Any, observed: Any) -> Array:
+  matrix = jnp.asarray(hmm.joint_emission_matrix)
   # Integers have no NaN for an id that does not exist.
-  rows = float64.as_float(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
+  rows = matrix.T if jnp.issubdtype(matrix.dtype, jnp.floating) else float64.as_float(matrix.T)
+  rows = rows.at[tokens].get(mode='fill', wrap_negative_indices=False)
   return jnp.where(observed[..., None], rows, 1)
 
 
@@ -172,7 +174,9 @@ def text_likelihoods(hmm: Distribution, tokens: Array | np.ndarray) -> Array:
    [0.25 1.  ]]
   """
   arguments.check_ids('tokens', tokens, hmm.num_tokens + 1)
-  # V itself may not fit a narrow type of tokens, in which JAX would compare.
+  if not jnp.issubdtype(tokens.dtype, jnp.integer):
+    raise ValueError(f'tokens are of type {tokens.dtype}; valid are integers')
+  # JAX would compare in the type of the tokens, which may be too narrow for V.
   tokens = tokens.astype(np.int32)
   return token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
 
@@ -252,7 +256,7 @@ def mixed_permutations(
 
 
 def _add_permutation(mixed: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
-  """A step of a scan: all permutation matrices together would be [K, H, H], and a GPU would add them in any order."""
+  """Add one weighted permutation matrix: all at once would take [K, H, H], and a GPU would add them in any order."""
   weight, permutation = row
   return mixed.at[jnp.arange(len(mixed)), permutation].add(weight), None
 

@@ -112,15 +112,13 @@ def alias_table(probs: Array | np.ndarray) -> AliasTable:
 
 def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:
   """One draw from row `row` of `table`, decided by one uniform uint32 `word`; int32."""
-  # word * size / 2**32 by halves of 16 bits: its whole part picks the column, its fraction meets the threshold.
+  # word * size / 2**32 in halves: its whole part picks the column, its fraction is compared with the threshold.
   size_high, size_low = divmod(table.threshold.shape[-1], 2**16)
   low = (word & 0xFFFF) * size_low
   middle = (word >> 16) * size_low + (low >> 16)
-  fraction, column = middle & 0xFFFF, middle >> 16
-  if size_high:
-    fraction += (word & 0xFFFF) * size_high
-    column += (word >> 16) * size_high + (fraction >> 16)
-  column, fraction = column.astype(jnp.int32), ((fraction & 0xFFFF) << 8) | ((low & 0xFFFF) >> 8)
+  carry = (middle & 0xFFFF) + (word & 0xFFFF) * size_high
+  column = ((middle >> 16) + (word >> 16) * size_high + (carry >> 16)).astype(jnp.int32)
+  fraction = ((carry & 0xFFFF) << 8) | ((low & 0xFFFF) >> 8)
   stays = fraction.astype(jnp.float32) < table.threshold[row, column] * 2.0**24
   return jnp.where(stays, column, table.alias[row, column])
 

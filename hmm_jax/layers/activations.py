@@ -92,13 +92,13 @@ def save_activations(
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
   exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
-  own, tokens = _by_text(model, params, tokens, None, layers), np.asarray(tokens)
-  arrays = {'tokens': tokens, **own, **exact}
-  for name, values in own.items():
-    if not np.array_equal(arrays[name], values) or name == 'tokens':
-      raise ValueError(f'the model has its own {name!r}; valid are layers without it')
-  # numpy alone would read bfloat16 as raw bytes.
-  np.savez(file, **{name: x.astype(np.float32) if x.dtype.kind == 'V' else x for name, x in arrays.items()})
+  own, fixed = _by_text(model, params, tokens, None, layers), {'tokens': np.asarray(tokens), **exact}
+  for name in own.keys() & fixed.keys():
+    if not np.array_equal(own[name], fixed[name]):
+      raise ValueError(f'the activation {name!r} of the model is not that of the distribution; valid are other layers')
+  # numpy would read bfloat16 back as raw bytes.
+  written = {name: x.astype(np.float32) if x.dtype.kind == 'V' else x for name, x in (own | fixed).items()}
+  np.savez(file, **written)
 
 
 @arguments.converted

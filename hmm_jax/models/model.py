@@ -94,7 +94,8 @@ def prepend(prompts: Array, embeddings: Array, place: int = 0) -> Array:
   >>> prepend(jnp.zeros((2, 1)), jnp.ones((1, 3, 1)), place=1).ravel().tolist()
   [1.0, 0.0, 0.0, 1.0, 1.0]
   """
-  arguments.check_size('place', place, -embeddings.shape[-2], embeddings.shape[-2] - 1)
+  length = embeddings.shape[-2]
+  arguments.check_size('place', place, -length, max(length - 1, 0))
   return joined(parts_with(prompts, embeddings, place))
 
 

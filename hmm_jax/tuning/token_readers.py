@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax._support import arguments
-from hmm_jax._support.arguments import converted
 
 
-@converted
+@arguments.converted
 def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   """The positions [n, T - 1] of the tokens of inputs [n, T], the nearest to the [MASK] first.
 
@@ -29,7 +28,7 @@ def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   return np.abs(shifts - 0.25).argsort(1)[:, 1:]
 
 
-@converted
+@arguments.converted
 def nearest_tokens(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   """The tokens [n, T - 1] of inputs [n, T], the nearest to the [MASK] first.
 
@@ -39,7 +38,7 @@ def nearest_tokens(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   return np.take_along_axis(np.asarray(inputs), nearest_first(inputs, num_tokens), 1)
 
 
-@converted
+@arguments.converted
 def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
   """The inputs [n, T] with [MASK] in place of all tokens but the `count` nearest the [MASK].
 
@@ -51,7 +50,7 @@ def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
   return kept
 
 
-@converted
+@arguments.converted
 def tokens_around(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray:
   """The tokens [n, T, 2 reach + 1] at distances 0, 1, -1, 2, -2, ... from each position of inputs [n, T].
 
@@ -67,7 +66,7 @@ def tokens_around(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray:
   return padded[:, np.add.outer(np.arange(inputs.shape[1]), distances) + reach]
 
 
-@converted
+@arguments.converted
 def one_hot_window(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray:
   """`tokens_around` as one-hot rows side by side, [n, T, (2 reach + 1) (V + 2)].
 
@@ -78,7 +77,7 @@ def one_hot_window(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray
   return np.eye(num_tokens + 2)[around].reshape(*around.shape[:2], -1)
 
 
-@converted
+@arguments.converted
 def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
   """The answers [m] of a table of training texts to tokens [m, K], in the order of `nearest_tokens`.
 
@@ -102,7 +101,7 @@ def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray
   return answers
 
 
-@converted
+@arguments.converted
 def table_means(train: np.ndarray, train_targets: np.ndarray, tokens: np.ndarray, *, prior: float = 0.0) -> np.ndarray:
   """The mean targets [m, C] of the training texts that share the longest sequence of tokens with each row of `tokens`.
 

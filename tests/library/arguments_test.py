@@ -38,7 +38,7 @@ def _epoch(labels):
 
 
 def _tuner(place):
-  """Of a prompt before a position of the text."""
+  """A tuner of a prompt before position `place` of the text."""
   return tuner_lib.Tuner(hj.ExactModel(4), heads.Linear(2), tuner_lib.Prompt(1, None, place))
 
 
@@ -90,7 +90,7 @@ def _prompted(model, params, width):
     ('hidden is 4; valid', lambda: bayes_gap.ideal_at_mask(HIDDEN, TOKENS, batch_size=2, hidden=4)),
     ('documents contain 4; valid', lambda: bayes_gap.ideal_next_tokens(HIDDEN, WRONG_ID)),
     ('hmm is a MemoryHMM; valid is an HMM', lambda: hj.to_dynamax(MEMORY)),
-    ('valid are mask_share + random_share <= 1', lambda: masking.corrupt(KEY, TOO_MUCH, TOKENS)),
+    ('mask_share + random_share is 1.1; valid is at most 1', lambda: masking.corrupt(KEY, TOO_MUCH, TOKENS)),
     ('temperature is -1; valid', lambda: heads.softmax_or_argmax(np.ones(3), -1)),
     ('token_classes are (0,); valid is a class for each of 4 tokens', lambda: heads.over_classes(np.ones(4), (0,))),
   ],

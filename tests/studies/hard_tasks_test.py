@@ -33,7 +33,7 @@ def test_a_lead_is_over_the_better_reader_on_the_same_task():
 
 
 def records(*shifts, slope=-0.5):
-  """Leads of 5 points at a KL of 0 and `slope` points a percent of the gap, of HMMs at two sizes, shifted by HMM."""
+  """Leads of 5 points at a KL of 0 that change by `slope` points per percent of the gap, of HMMs of two sizes."""
   return pd.DataFrame(
     dict(num_states=size, trial=trial, task=0, method='masks_converged', step=step, gap_share=share)
     | {'lead': 0.05 + shift + slope * share, 'clear_lead': 0.0}
