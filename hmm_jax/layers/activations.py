@@ -97,7 +97,9 @@ def save_activations(
     if not np.array_equal(own[name], fixed[name]):
       raise ValueError(f'the activation {name!r} of the model is not that of the distribution; valid are other layers')
   # numpy would read bfloat16 back as raw bytes.
-  written = {name: x.astype(np.float32) if x.dtype.kind == 'V' else x for name, x in (own | fixed).items()}
+  written: dict[str, Any] = {
+    name: x.astype(np.float32) if x.dtype.kind == 'V' else x for name, x in (own | fixed).items()
+  }
   np.savez(file, **written)
 
 
