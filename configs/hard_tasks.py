@@ -13,9 +13,10 @@ and figure `lead`: test accuracy minus that of the better of `table` and `tokens
 The learning rate is a quarter of the one of other experiments at `small`. At that rate the first BERT of each size
 stayed on the plateau; `full_rate` repeats these two.
 
-Cost: not measured at `small`. At |H| = 30 600 steps took 1:10 minutes of CPU time and the methods on one BERT about
-three (`beyond:masks`), which makes half an hour for each BERT and five hours for ten. `smoke` takes half a minute.
-Expected: not run yet.
+Cost: `small` takes 85 minutes of CPU time, 8.5 for each BERT; `full_rate` as much for each of its two; `smoke` half a
+minute.
+Expected at `small`, after 9,600 steps: a converged head on five marginals leads by 4.3 +- 2.9 points at |H| = 10, by
+1.6 +- 5.0 at 30, where KL is 40% of the unigram gap on average. After 600 steps it is 3.8 +- 3.4 and -8.4 +- 1.4.
 """
 
 import ml_collections

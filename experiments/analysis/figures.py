@@ -25,9 +25,6 @@ from experiments.settings.methods import METHODS
 # Metadata of each format, without the time of drawing: the same records give the same bytes.
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 
-# Most characters of a row of two entries of the legend, if there is one panel.
-_LEGEND = 100
-
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
 # Marker and its size of a majority class that no line joins.
@@ -153,11 +150,12 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, 
   set_title(figure, title, records, *more)
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
-  columns, height = min(len(entries), 2 * side_by_side), -(-len(entries) // 2)
-  if columns == 2 and max(map(len, [*entries][:height])) + max(map(len, [*entries][height:])) > _LEGEND:
-    columns = 1
-  if entries:
-    figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
+  for columns in range(min(len(entries), 2 * side_by_side), 0, -1):
+    legend = figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
+    if legend.get_window_extent().width <= figure.bbox.width:
+      break
+    if columns > 1:
+      legend.remove()
 
 
 def trim_percent_ticks(axis: Axis) -> None:

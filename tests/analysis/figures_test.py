@@ -161,6 +161,19 @@ def test_nothing_is_clipped():
   assert max(axes.get_yticks()) <= max(tops) == 100 < axes.get_ylim()[1]
 
 
+@pytest.mark.parametrize(('num_panels', 'length'), [(1, 10), (1, 60), (2, 10), (2, 34), (2, 70)])
+def test_a_legend_is_as_wide_as_fits(num_panels, length):
+  """At most two columns for each panel; fewer if the labels are long."""
+  figure, panels = figures.panels(figure_settings(), num_panels)
+  for number in range(8):
+    panels[0].plot([0, 1], [0, number], label=f'{number}' * length)
+  figures.finish(figure, frame(prompt_records()), 'title')
+  figure.draw_without_rendering()
+  (legend,) = figure.legends
+  assert legend.get_window_extent().width <= figure.bbox.width
+  assert legend._ncols == 2 * num_panels if length == 10 else 1 <= legend._ncols < 2 * num_panels
+
+
 def test_title_caption_and_panels_stand_below_each_other():
   figure, axes, *_ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials=5))
   figure.draw_without_rendering()
