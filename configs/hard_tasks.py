@@ -17,6 +17,7 @@ Cost: `small` takes 85 minutes of CPU time, 8.5 for each BERT; `full_rate` as mu
 minute.
 Expected at `small`, after 9,600 steps: a converged head on five marginals leads by 4.3 +- 2.9 points at |H| = 10, by
 1.6 +- 5.0 at 30, where KL is 40% of the unigram gap on average. After 600 steps it is 3.8 +- 3.4 and -8.4 +- 1.4.
+At `full_rate` KL ends at 88% and 100% of the gap, and nothing leads.
 """
 
 import ml_collections
