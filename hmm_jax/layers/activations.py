@@ -92,15 +92,14 @@ def save_activations(
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
   exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
-  own, fixed = _by_text(model, params, tokens, None, layers), {'tokens': np.asarray(tokens), **exact}
-  for name in own.keys() & fixed.keys():
-    if not np.array_equal(own[name], fixed[name]):
+  own, texts = _by_text(model, params, tokens, None, layers), {'tokens': np.asarray(tokens)}
+  for name, values in (texts | exact).items():
+    if not np.array_equal(own.get(name, values), values):
       raise ValueError(f'the activation {name!r} of the model is not that of the distribution; valid are other layers')
   # numpy would read bfloat16 back as raw bytes.
-  written: dict[str, Any] = {
-    name: x.astype(np.float32) if x.dtype.kind == 'V' else x for name, x in (own | fixed).items()
-  }
-  np.savez(file, **written)
+  as_written = lambda x: x.astype(np.float32) if x.dtype.kind == 'V' else x
+  arrays: dict[str, Any] = {name: as_written(x) for name, x in (texts | own | exact).items()}
+  np.savez(file, **arrays)
 
 
 @arguments.converted

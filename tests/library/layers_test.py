@@ -46,7 +46,7 @@ def test_activations_and_exact_beliefs_are_written_for_numpy(streams, tmp_path):
   """Of another vocabulary nothing is written."""
   hj.save_activations(tmp_path / 'some.npz', MODEL, PARAMS, TOKENS, HMM)
   written = np.load(tmp_path / 'some.npz', allow_pickle=False)
-  assert list(written) == [*streams, 'tokens', 'beliefs']
+  assert list(written) == ['tokens', *streams, 'beliefs']
   jax.tree.map(np.testing.assert_array_equal, {name: written[name] for name in streams}, streams)
   np.testing.assert_array_equal(written['beliefs'], hj.activations(EXACT, HMM, TOKENS)['beliefs'])
   causal = hj.ExactModel(V, causal=True)
@@ -62,7 +62,7 @@ def test_activations_that_numpy_cannot_write_are_widened_and_a_name_is_not_taken
   narrow = hj.BertModel(BERT.clone(dtype=jnp.bfloat16))
   hj.save_activations(tmp_path / 'some.npz', narrow, PARAMS, TOKENS, HMM)
   expected = np.asarray(hj.activations(narrow, PARAMS, TOKENS)['layer_1'], np.float32)
-  np.testing.assert_array_equal(np.load(tmp_path / 'some.npz')['layer_1'], expected)
+  np.testing.assert_array_equal(np.load(tmp_path / 'some.npz', allow_pickle=False)['layer_1'], expected)
   with pytest.raises(ValueError, match="activation 'beliefs' of the model"):
     hj.save_activations(tmp_path / 'other.npz', EXACT, float32_hmm(1, H, V), TOKENS, HMM)
   assert [path.name for path in tmp_path.iterdir()] == ['some.npz']
