@@ -152,10 +152,9 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, 
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   for columns in range(min(len(entries), 2 * side_by_side), 0, -1):
     legend = figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
-    if legend.get_window_extent().width <= figure.bbox.width:
+    if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
       break
-    if columns > 1:
-      legend.remove()
+    legend.remove()
 
 
 def trim_percent_ticks(axis: Axis) -> None:

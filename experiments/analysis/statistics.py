@@ -197,10 +197,10 @@ def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   return mean_interval(100 * by_unit(pairs.assign(gain=pairs['accuracy'] - pairs['accuracy_of_second']), 'gain'))
 
 
-def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: list[str]) -> pd.Series:
-  """The accuracy of each record minus the best of `rivals` on the same `task`, its columns; NaN if there is none."""
-  joined = records.join(rivals.groupby(task)['accuracy'].max().rename('best'), on=task)
-  return joined['accuracy'] - joined['best']
+def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: list[str], field: str = 'accuracy') -> pd.Series:
+  """A field of each record minus the best of `rivals` on the same `task`, its columns; NaN if there is none."""
+  joined = records.join(rivals.groupby(task)[field].max().rename('best'), on=task)
+  return joined[field] - joined['best']
 
 
 def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:

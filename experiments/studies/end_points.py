@@ -56,10 +56,7 @@ def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
   if not {first, *second} <= {*of}:
     return pd.DataFrame(columns=[*place, *_ACCURACIES])
   best, rivals = of[first], pd.concat([of[fit] for fit in second])
-  leads = {
-    gain: 100 * lead(best.assign(accuracy=best[field]), rivals.assign(accuracy=rivals[field]), [*place, 'task'])
-    for gain, field in _ACCURACIES.items()
-  }
+  leads = {gain: 100 * lead(best, rivals, [*place, 'task'], field) for gain, field in _ACCURACIES.items()}
   return best.assign(**leads).dropna(subset='gain').groupby(place)[[*leads]].mean().reset_index()
 
 

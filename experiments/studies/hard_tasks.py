@@ -22,8 +22,7 @@ def with_lead(records: pd.DataFrame) -> pd.DataFrame:
   `clear_lead` is that of accuracies without near ties.
   """
   steps, without = plateau.on_bert(records), records[records['step'].isna()]
-  task, by = [*plateau.HMM, 'task'], lambda rows, field: rows.assign(accuracy=rows[field])
-  of = lambda field: lead(by(steps, field), by(without, field), task)
+  of = lambda field: lead(steps, without, [*plateau.HMM, 'task'], field)
   return steps.assign(lead=of('accuracy'), clear_lead=of('clear_accuracy'), no_lead=0.0)
 
 

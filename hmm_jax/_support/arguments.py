@@ -121,6 +121,15 @@ def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> 
     raise ValueError(f'{name} is {value}; valid is an integer from {least} to {most:,}')
 
 
+def position(name: str, value: Any, length: int) -> int:
+  """The position in a text of this length, from 0 on, that `value` counts from either end; an empty text has 0.
+
+  Raises ValueError for any other.
+  """
+  check_size(name, value, -length, max(length - 1, 0))
+  return value % max(length, 1)
+
+
 def check_vocabulary(model: Any, distribution: Any) -> None:
   """Raise ValueError if a distribution has another number of tokens than a model."""
   if getattr(distribution, 'num_tokens', model.num_tokens) != model.num_tokens:

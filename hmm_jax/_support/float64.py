@@ -110,9 +110,12 @@ def float64(array: ArrayLike) -> np.ndarray:
 def narrowest(array: np.ndarray) -> np.ndarray:
   """The array in int32 or, if that holds every number and none is subnormal, float32, as drawn ones; else float64."""
   narrow = array.astype(np.int32 if array.dtype.kind == 'i' else np.float32)
-  # Inference reads a subnormal float32 as 0.
-  as_zero = (narrow != 0) & (np.abs(narrow) < np.finfo(np.float32).tiny)
-  return array.astype(np.float64) if ((narrow != array) | as_zero).any() else narrow
+  return array.astype(np.float64) if ((narrow != array) | is_read_as_zero(narrow)).any() else narrow
+
+
+def is_read_as_zero(array: np.ndarray) -> Any:
+  """True for subnormal float32 numbers, which inference takes for 0; in float64 it would not."""
+  return (array.dtype == np.float32) & (array != 0) & (np.abs(array) < np.finfo(np.float32).tiny)
 
 
 def widened(tree: Any) -> Any:

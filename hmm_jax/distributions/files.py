@@ -20,7 +20,7 @@ import zipfile
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax._support import arguments
+from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.processes import from_transition_matrices
@@ -177,8 +177,4 @@ def check_bytes(size: int, max_bytes: int) -> None:
 def _numbers(key: str, value: Any) -> np.ndarray:
   """The array, float64 but for an index. Raises ValueError if it has other things than real numbers."""
   array = np.asarray(arguments.array(key, value))
-  if key == 'cell_index':
-    return array
-  # Inference reads a subnormal float32 as 0; in float64 it would not.
-  is_zero = (array.dtype == np.float32) & (np.abs(array) < np.finfo(np.float32).tiny)
-  return np.where(is_zero, 0, array).astype(np.float64)
+  return array if key == 'cell_index' else np.where(float64.is_read_as_zero(array), 0, array).astype(np.float64)

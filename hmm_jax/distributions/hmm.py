@@ -173,12 +173,17 @@ def text_likelihoods(hmm: Distribution, tokens: Array | np.ndarray) -> Array:
   [[1.   1.  ]
    [0.25 1.  ]]
   """
-  arguments.check_ids('tokens', tokens, hmm.num_tokens + 1)
-  if not jnp.issubdtype(tokens.dtype, jnp.integer):
-    raise ValueError(f'tokens are of type {tokens.dtype}; valid are integers')
+  return token_likelihoods(hmm, tokens, is_seen(tokens, hmm.num_tokens))
+
+
+def is_seen(tokens: Array | np.ndarray, num_tokens: int) -> Any:
+  """True where tokens [..., T] are not [MASK], the id V = `num_tokens`.
+
+  >>> is_seen(np.array([2, 0, 1]), num_tokens=2).tolist()
+  [False, True, True]
+  """
   # JAX would compare in the type of the tokens, which may be too narrow for V.
-  tokens = tokens.astype(np.int32)
-  return token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
+  return tokens.astype(np.int32) != num_tokens
 
 
 @functools.partial(checked, returns_float64=True)

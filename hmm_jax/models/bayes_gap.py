@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from hmm_jax._support import arguments, float64
+from hmm_jax._support import arguments
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import conditional_token_probs, Distribution, evidence_likelihoods
@@ -84,9 +84,8 @@ def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int, hid
   >>> ideal_at_mask(hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6).token_probs.shape
   (6, 1, 4)
   """
-  count, length = inputs.shape
-  arguments.check_size('hidden', hidden, -length, length - 1)
-  return _ideal_at(hmm, inputs, np.full((count, 1), hidden % length, np.int32), batch_size)
+  position = arguments.position('hidden', hidden, inputs.shape[1])
+  return _ideal_at(hmm, inputs, np.full((len(inputs), 1), position, np.int32), batch_size)
 
 
 def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batch_size: int) -> Ideal:
@@ -104,15 +103,10 @@ def ideal_next_tokens(hmm: Distribution, documents: Array | np.ndarray) -> Ideal
   (6, 5, 4)
   """
   arguments.check_ids('documents', documents, hmm.num_tokens)
-  return _ideal_next_tokens(hmm, documents)
-
-
-@float64.jit
-def _ideal_next_tokens(hmm: Distribution, documents: Any) -> Ideal:
-  exact, documents = ExactModel(hmm.num_tokens, causal=True), jnp.asarray(documents, jnp.int32)
-  everywhere = jnp.broadcast_to(jnp.arange(documents.shape[1]), documents.shape)
-  weights = jnp.full(documents.shape, 1 / documents.size)
-  return Ideal(documents, everywhere, weights, exact.predict(hmm, exact.embed(hmm, documents)))
+  documents = documents.astype(np.int32)
+  everywhere = np.broadcast_to(np.arange(documents.shape[1], dtype=np.int32), documents.shape)
+  weights = np.full(documents.shape, 1 / documents.size, np.float32)
+  return Ideal(documents, everywhere, weights, token_probs(ExactModel(hmm.num_tokens, causal=True), hmm, documents))
 
 
 @arguments.converted

@@ -94,9 +94,7 @@ def prepend(prompts: Array, embeddings: Array, place: int = 0) -> Array:
   >>> prepend(jnp.zeros((2, 1)), jnp.ones((1, 3, 1)), place=1).ravel().tolist()
   [1.0, 0.0, 0.0, 1.0, 1.0]
   """
-  length = embeddings.shape[-2]
-  arguments.check_size('place', place, -length, max(length - 1, 0))
-  return joined(parts_with(prompts, embeddings, place))
+  return joined(parts_with(prompts, embeddings, arguments.position('place', place, embeddings.shape[-2])))
 
 
 class MaskedLM(Protocol):

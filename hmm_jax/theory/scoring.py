@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support.float64 import positive_or_one, widened
-from hmm_jax.distributions.hmm import emitted_token_probs, HMM, text_likelihoods
+from hmm_jax.distributions.hmm import emitted_token_probs, HMM, is_seen, text_likelihoods
 from hmm_jax.distributions.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
 from hmm_jax.inference.posterior import forward_backward, last_filtered
 from hmm_jax.models.model import prepend
@@ -177,7 +177,7 @@ def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
 @_in_x64
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
   """G and P[H_i | all others] at each position, prompt first, 0 past the end; and the log-evidence."""
-  (hmm, prompt), inside = widened((hmm, prompt)), tokens.astype(np.int32) != hmm.num_tokens
+  (hmm, prompt), inside = widened((hmm, prompt)), is_seen(tokens, hmm.num_tokens)
   seen = memory_forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, tokens)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)

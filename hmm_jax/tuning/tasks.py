@@ -93,9 +93,8 @@ def hide(tokens: Array | np.ndarray, num_tokens: int, hidden: int = 0) -> Array:
   >>> hide(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
   [[4, 1, 2]]
   """
-  length = tokens.shape[-1]
-  arguments.check_size('hidden', hidden, -length, length - 1)
-  return jnp.asarray(tokens, jnp.int32).at[..., hidden].set(num_tokens)
+  position = arguments.position('hidden', hidden, tokens.shape[-1])
+  return jnp.asarray(tokens, jnp.int32).at[..., position].set(num_tokens)
 
 
 @functools.partial(
@@ -145,8 +144,8 @@ def hidden_state_probs(hmm: Distribution, inputs: Array, hidden: int = 0) -> Arr
   >>> hidden_state_probs(hmm, np.array([[2, 1, 0], [2, 0, 1]])).tolist()
   [[1.0, 0.0], [0.0, 1.0]]
   """
-  arguments.check_size('hidden', hidden, -inputs.shape[1], inputs.shape[1] - 1)
-  return forward_backward(hmm, text_likelihoods(hmm, inputs)).leave_one_out_probs[:, hidden]
+  position = arguments.position('hidden', hidden, inputs.shape[1])
+  return forward_backward(hmm, text_likelihoods(hmm, inputs)).leave_one_out_probs[:, position]
 
 
 @_in_float64_blocks

@@ -152,8 +152,7 @@ class Tuner:
     else:
       # The prompt's own length: a theorem's construction may differ from the trained one.
       length, size = trainable['prompt'].shape[-2], tokens.shape[-1]
-      arguments.check_size('place', self.prompt.place, -size, size - 1)
-      place = self.prompt.place % size
+      place = arguments.position('place', self.prompt.place, size)
       positions, places = positions_read(self.head, length, size), {}
       if place:
         # Heads see a prompt first, wherever it stands.

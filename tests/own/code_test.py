@@ -108,3 +108,14 @@ def test_a_model_is_tried_on_each_size_or_on_the_given_process(monkeypatch):
   monkeypatch.setitem(data._arrays_read, settings.distribution, mess3()._asdict())
   checks.check_draws(settings)
   assert tried == [4, 6, 3]
+
+
+def test_a_process_that_does_not_fit_in_memory_is_refused_in_a_sentence(monkeypatch):
+  def exhausts(*_):
+    raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory. At 0x7f')
+
+  monkeypatch.setattr(checks.trial_lib, 'shared_tasks', exhausts)
+  with pytest.raises(
+    SettingsError, match=r'^num_states is \(4,\); valid are fewer \(RESOURCE_EXHAUSTED: Out of memory\)$'
+  ):
+    checks.check_draws(exact_settings(num_states=(4,)))
