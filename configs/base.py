@@ -5,9 +5,9 @@ Configs are data. The class of settings defines what a field means and takes, an
 
 The scales: `small` is for a CPU with two cores. `paper` follows the paper's later text (20 pretrainings a size, 5 for
 Figure 3 right), `paper_v1` its first text (one, with 5 draws of mu), `official` its released code. `tuned` is `paper`
-with the pretraining recipe that came closest to the ideal model at the small scale (docs/findings/recipes.md). `smoke`
-runs the whole path in a minute; its numbers mean nothing. `evidence`, of Figure 3 alone, is `small` with several HMMs
-a size.
+with the pretraining recipe that came closest to the ideal model at the small scale (docs/findings/recipes.md).
+`evidence`, of Figure 3 alone, is `small` with several HMMs a size. `smoke` is the default scale after `reduce`, which
+changes only numbers: what runs, and what is drawn, is the same. Its results mean nothing.
 """
 
 from typing import Any
@@ -16,9 +16,11 @@ import ml_collections
 
 from hmm_jax import defaults
 
-SCALES = ('small', 'paper', 'paper_v1', 'official', 'tuned', 'smoke')
+SCALES = ('small', 'paper', 'paper_v1', 'official', 'tuned')
 # `small` with many HMMs and every method, for the two panels of Figure 3 alone.
 EVIDENCE = 'evidence'
+# The default scale of any experiment, after its config's `reduce`.
+SMOKE = 'smoke'
 # Scales with the paper's model, text and tasks.
 OF_PAPER = ('paper', 'paper_v1', 'official', 'tuned')
 # Scales of these that pretrain anew in every trial, as the later text does.
@@ -36,7 +38,6 @@ BEYOND_PROTOCOL = (
 )
 # Readers of the tokens without a model.
 WITHOUT_MODEL = ('table', 'tokens')
-SMALL_AND_SMOKE = ('small', 'smoke')
 
 
 def group(**fields: Any) -> ml_collections.ConfigDict:
@@ -92,27 +93,27 @@ def thresholds(config: ml_collections.ConfigDict) -> None:
   config.max_nodes = 100_000
 
 
-def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collections.ConfigDict:
-  """The fields that every experiment has; raises ValueError for a scale outside `scales`."""
-  if scale not in scales:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(scales)}')
+def start(experiment: str, scale: str) -> ml_collections.ConfigDict:
+  """The fields that every experiment has."""
   config = ml_collections.ConfigDict()
   config.experiment = experiment
   config.scale = scale
   config.seed = 0
   config.compilation_cache = 'auto'
-  config.fast_compilation = scale == 'smoke'
+  config.fast_compilation = False
   config.deterministic = False
   config.debug_nans = False
   return config
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """The defaults of a grid of trials, at one of SCALES or EVIDENCE; the caller sets `experiment`.
+  """The defaults of a grid of trials, at one of SCALES, EVIDENCE or SMOKE; the caller sets `experiment`.
 
   Raises ValueError for another scale.
   """
-  config = start('', scale, (*SCALES, EVIDENCE))
+  if scale not in (scales := (*SCALES, EVIDENCE, SMOKE)):
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(scales)}')
+  config = start('', scale)
   for part in (_grid, _text, _pretraining, _tasks, _running):
     part(config)
   if scale in OF_PAPER:
@@ -123,8 +124,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     _official(config)
   if scale == 'tuned':
     _tuned(config)
-  if scale == 'smoke':
-    _smoke(config)
+  if scale == SMOKE:
+    reduce(config)
   return config
 
 
@@ -198,7 +199,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
   config.keep_checkpoints = False
   config.time_budget = 0.0
   config.shown_texts = 10
-  config.figures = ('figure_3_left', 'budget')
+  config.figures = ('figure_3_left',)
   config.figure = figure()
 
 
@@ -254,17 +255,23 @@ def _tuned(config: ml_collections.ConfigDict) -> None:
   config.pretrain.update(num_steps=7600, warmup_steps=600, checkpoint_every=500, measure_every=500)
 
 
-def _smoke(config: ml_collections.ConfigDict) -> None:
-  config.num_states = (4, 6)
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """Reduce the numbers of a grid of trials, at any scale, to those of a toy: sizes, steps and counts."""
+  config.num_states = (4, 6)[: len(config.num_states)]
+  config.num_trials = min(config.num_trials, 2)
+  config.num_trials_by_size = (2, 1)[: len(config.num_trials_by_size)]
   config.tasks_per_trial = config.tasks_at_a_time = 2
-  config.pretrained, config.shown_texts = '', 0
+  config.shown_texts = min(config.shown_texts, 2)
   config.corpus.update(num_documents=8, document_length=512, chunk_length=16)
   config.bert.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=24)
   config.pretrain.update(num_steps=40, batch_size=8, warmup_steps=10, steps_per_call=10)
   config.pretrain.update(checkpoint_every=20, measure_every=20)
   config.measure.update(num_chunks=16, num_inputs=32, num_documents=2, batch_size=16)
+  config.measure.prompts = min(config.measure.prompts, 2)
   config.downstream.update(length=9, num_train=256, num_validation=32, num_test=64)
+  config.downstream.num_positions = min(config.downstream.num_positions, 10)
   config.prompt.length = 4
   for tuning in _schedules(config):
     tuning.update(num_epochs=2, batch_size=8, warmup_steps=4)
   config.restarts.update(number=2, steps_factor=2)
+  config.masks.number = 3

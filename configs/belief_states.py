@@ -18,11 +18,11 @@ import ml_collections
 
 from configs import base
 
-SCALES = base.SMALL_AND_SMOKE
+SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) or `:smoke`; raises ValueError for another."""
+  """`:small`."""
   config = base.get_config(scale)
   config.update(experiment='belief_states', models=('bert',), methods=('head', 'prompt'), figures=())
   config.figure = base.figure(width=5.6, height=4.4)
@@ -31,7 +31,10 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.checkpoints = (150, 300, 450, 600)
   # The texts that are read, of 25 tokens after 7 rows of a prompt, have the positions that BERT is pretrained on.
   config.corpus.chunk_length, config.downstream.length, config.prompt.length = 32, 25, 7
-  if scale == 'smoke':
-    config.update(num_trials=1, num_states=(4, 6), temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))
-    config.corpus.chunk_length, config.downstream.length, config.prompt.length = 16, 9, 4
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  config.update(num_trials=1, temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))

@@ -13,12 +13,12 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('small', 'gpu', 'smoke')
+SCALES = ('small', 'gpu')
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """One of SCALES; raises ValueError for another."""
-  named = base.start('benchmark', scale, SCALES)
+  """One of SCALES."""
+  named = base.start('benchmark', scale)
   config = base.get_config('paper' if scale == 'gpu' else scale)
   config.update(named)
   config.parts = ('smoothing', 'sampling', 'training')
@@ -27,7 +27,11 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.mesh.data = 1
   if scale == 'gpu':
     config.update(parts=('training', 'trial'), repeats=5)
-  if scale == 'smoke':
-    config.update(parts=(*config.parts, 'trial'), repeats=2, num_texts=10, text_length=9, num_states=(4,))
-    config.pretrain.steps_per_call = 2
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  config.update(repeats=2, num_texts=10, text_length=9)
+  config.pretrain.steps_per_call = 2

@@ -22,7 +22,7 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('masks', 'classes', 'temperatures', 'smoke')
+SCALES = ('masks', 'classes', 'temperatures')
 _OF_MASKS = ('masks', 'masks_converged', 'joint', 'joint_converged')
 _METHODS = {
   'masks': (
@@ -41,15 +41,10 @@ _METHODS = {
 
 
 def get_config(scale: str = 'masks') -> ml_collections.ConfigDict:
-  """`:masks` (default), `:classes`, `:temperatures` or `:smoke`; raises ValueError for another."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
-  config = base.get_config('smoke' if scale == 'smoke' else 'small')
-  config.update(experiment='beyond', scale=scale, methods=_METHODS.get(scale, _METHODS['masks']))
+  """`:masks` (default), `:classes` or `:temperatures`."""
+  config = base.get_config()
+  config.update(experiment='beyond', scale=scale, methods=_METHODS[scale])
   config.figures = ('figure_3_left',)
-  if scale == 'smoke':
-    config.masks.number = 3
-    return config
   config.update(seed=46, num_trials=5, num_states=(10, 15, 25, 30))
   if scale == 'classes':
     config.num_states = (10,)
@@ -60,3 +55,6 @@ def get_config(scale: str = 'masks') -> ml_collections.ConfigDict:
   if scale != 'masks':
     config.models = ('exact',)
   return config
+
+
+reduce = base.reduce

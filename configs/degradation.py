@@ -18,12 +18,12 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('small', 'bert', 'smoke')
+SCALES = ('small', 'bert')
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:bert` or `:smoke`, which runs both paths within a minute; raises ValueError for another."""
-  config = base.start('degradation', scale, SCALES)
+  """`:small` (default) or `:bert`."""
+  config = base.start('degradation', scale)
   config.models = ('exact',)
   _problems(config)
   _levels(config)
@@ -34,8 +34,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.figure = base.figure(width=5.6, height=4.4)
   if scale == 'bert':
     _pretrained(config)
-  if scale == 'smoke':
-    _smoke(config)
   return config
 
 
@@ -77,9 +75,10 @@ def _pretrained(config: ml_collections.ConfigDict) -> None:
   config.tuning.num_epochs = 20
 
 
-def _smoke(config: ml_collections.ConfigDict) -> None:
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
   # Both theorems' problems of one shape, so that they share their programs.
-  config.update(models=('exact', 'bert'), num_hmms=2, num_states_3_3=8, num_states_3_6=8)
+  config.update(num_hmms=2, num_states_3_3=8, num_states_3_6=8)
   config.update(length=5, num_train=60, num_test=40, prompt_length=1)
   config.update(noise_levels=(0.0, 1e-2), short_context_levels=(1e-3,), noise_beside=(1e-2,))
   config.update(singular_values=(0.01,), leaks=(1e-2,))

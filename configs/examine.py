@@ -7,15 +7,18 @@ import ml_collections
 
 from configs import base
 
-SCALES = base.SMALL_AND_SMOKE
+SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), or `:smoke`, which looks at fewer and shorter sequences."""
-  config = base.start('examine', scale, SCALES)
+  """`:small`."""
+  config = base.start('examine', scale)
   base.thresholds(config)
-  config.distribution = ''
+  config.distribution = 'mess3'
   config.update(max_sequences=20_000, num_sampled=2000, sampled_length=64)
-  if scale == 'smoke':
-    config.update(max_sequences=500, num_sampled=50, sampled_length=8)
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  config.update(max_sequences=500, num_sampled=50, sampled_length=8)

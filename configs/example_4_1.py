@@ -16,17 +16,19 @@ import ml_collections
 
 from configs import base
 
-SCALES = base.SMALL_AND_SMOKE
+SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) is the scale of the claim; `:smoke` runs the path."""
-  config = base.start('example_4_1', scale, SCALES)
+  """`:small`."""
+  config = base.start('example_4_1', scale)
   config.sentence = 'The cow in the pasture rolled on the grass happily.'
   config.num_documents = 5
   config.document_length = 28
   config.figure = base.figure(7.2, 6.0)
-  if scale == 'smoke':
-    config.update(num_documents=1, document_length=12)
-    config.figure.dpi = 60
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  config.update(num_documents=2, document_length=12)

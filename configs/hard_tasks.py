@@ -24,23 +24,17 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('small', 'full_rate', 'smoke')
+SCALES = ('small', 'full_rate')
 METHODS = ('head', 'head_whitened', 'prompt', 'probe', 'masks', 'masks_converged', 'joint_converged')
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """One of SCALES; raises ValueError for another."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
-  config = base.get_config('smoke' if scale == 'smoke' else 'small')
+  """One of SCALES."""
+  config = base.get_config()
   config.update(experiment='hard_tasks', scale=scale, models=('bert',), methods=(*METHODS, *base.WITHOUT_MODEL))
   config.hmm.emission_temperature = 0.15
   config.figures = ()
   config.figure = base.figure(width=5.6, height=4.4)
-  if scale == 'smoke':
-    config.checkpoints = (20, 40)
-    config.masks.number = 3
-    return config
   # HMMs that no other experiment has seen.
   config.update(seed=46, num_states=(10, 30), num_trials=5)
   config.corpus.num_documents = 2048
@@ -51,3 +45,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   else:
     config.pretrain.update(learning_rate=5e-4, muon_learning_rate=0.005)
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  config.checkpoints = (20, 40)

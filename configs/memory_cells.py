@@ -29,7 +29,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
+  """`:small` (default), `:paper`, `:paper_v1`, `:official` or `:tuned`."""
   config = base.get_config(scale)
   config.experiment = 'memory_cells'
   config.figures = ('memory_cells', 'attention')
@@ -39,7 +39,11 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.methods = ('attention', 'prompt_attention', 'head')
   if scale in base.REPEATED:
     config.num_trials = 5
-  if scale == 'smoke':
-    config.memory.update(sizes=(2,), cells=(1, 2))
-    config.num_states = (4,)
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  config.num_states = (2,)
+  config.memory.update(sizes=(2,), cells=(1, 2))

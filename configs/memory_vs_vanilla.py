@@ -50,11 +50,11 @@ SCALES = (*base.SCALES, base.EVIDENCE)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:evidence`, `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
+  """`:small` (default), `:evidence`, `:paper`, `:paper_v1`, `:official` or `:tuned`."""
   config = base.get_config(scale)
   config.experiment = 'memory_vs_vanilla'
-  config.figure.paper_overlay = scale != 'smoke'
-  config.figures = ('figure_3_right', 'budget')
+  config.figure.paper_overlay = True
+  config.figures = ('figure_3_right',)
   config.num_states = (4,)
   config.memory.sizes = (2, 3, 5, 7)
   config.methods = ('attention',)
@@ -69,6 +69,11 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     config.num_trials = 5
   if scale == 'official':
     config.memory.vanilla_methods = ('attention', 'head')
-  if scale == 'smoke':
-    config.memory.sizes = (2, 3)
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  # The vanilla HMMs have 4 and 6 states.
+  config.num_states, config.memory.sizes = (2,), (2, 3)

@@ -25,7 +25,7 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('small', base.EVIDENCE, 'masked', 'smoke')
+SCALES = ('small', base.EVIDENCE, 'masked')
 _OF_EVIDENCE = (
   'head',
   'head_whitened',
@@ -39,18 +39,19 @@ _OF_EVIDENCE = (
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:evidence`, `:masked` or `:smoke`; raises ValueError for another."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
-  config = base.get_config('smoke' if scale == 'smoke' else 'small')
+  """`:small` (default), `:evidence` or `:masked`."""
+  config = base.get_config()
   config.update(experiment='next_token', scale=scale)
   config.methods += ('inner_prompt', 'shift', *base.WITHOUT_MODEL)
   config.bert.causal = scale != 'masked'
   config.downstream.hidden = 'last'
   config.figures += ('forgetting',)
-  config.measure.prompts = 2 if scale == 'smoke' else 8
+  config.measure.prompts = 8
   if scale in (base.EVIDENCE, 'masked'):
     # The seed is no other record's.
     config.update(seed=50, num_trials=5, methods=_OF_EVIDENCE)
     config.models = ('bert', 'exact', 'untrained') if config.bert.causal else ('bert',)
   return config
+
+
+reduce = base.reduce

@@ -21,22 +21,17 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('small', 'paper_recipe', 'half_rate', 'double_rate', 'smoke')
+SCALES = ('small', 'paper_recipe', 'half_rate', 'double_rate')
 # Factors of the learning rate.
 _RATES = {'paper_recipe': 1.0, 'half_rate': 0.5, 'double_rate': 2.0}
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """One of SCALES; raises ValueError for another."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
-  config = base.get_config('smoke' if scale == 'smoke' else 'small')
+  """One of SCALES."""
+  config = base.get_config()
   config.update(experiment='plateau', scale=scale, models=('bert',), methods=('head', 'prompt', 'probe', 'table'))
   config.figures = ()
   config.figure = base.figure(width=5.6, height=4.4)
-  if scale == 'smoke':
-    config.checkpoints = (20, 40)
-    return config
   config.update(num_states=(4, 10, 15, 30), num_trials=5)
   config.pretrain.update(steps_per_call=25, measure_every=25)
   config.checkpoints = (25, 50, 75, 100, 150, 300, 600)
@@ -45,6 +40,13 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   if scale in ('half_rate', 'double_rate'):
     config.update(num_states=(4, 30), num_trials=3)
   return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  config.pretrain.learning_rate = 1e-3
+  config.checkpoints = (20, 40)
 
 
 def _paper_recipe(config: ml_collections.ConfigDict, learning_rate: float) -> None:

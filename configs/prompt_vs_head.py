@@ -37,10 +37,10 @@ SCALES = (*base.SCALES, base.EVIDENCE)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:evidence`, `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
+  """`:small` (default), `:evidence`, `:paper`, `:paper_v1`, `:official` or `:tuned`."""
   config = base.get_config(scale)
   config.experiment = 'prompt_vs_head'
-  config.figure.paper_overlay = scale != 'smoke'
+  config.figure.paper_overlay = True
   config.methods += base.WITHOUT_MODEL
   if scale == base.EVIDENCE:
     config.num_states = base.FIRST_SIZES
@@ -62,3 +62,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     )
     config.figures = ('overview', 'figure_3_left', 'nearest_tokens', 'budget', 'conditioning')
   return config
+
+
+reduce = base.reduce

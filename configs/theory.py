@@ -15,20 +15,18 @@ import ml_collections
 
 from configs import base
 
-SCALES = base.SMALL_AND_SMOKE
+SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) is the scale of the claim; `:smoke` runs the path within a minute."""
-  config = base.start('theory', scale, SCALES)
+  """`:small`."""
+  config = base.start('theory', scale)
   base.thresholds(config)
   config.conditioning = 0.05
   _verification(config)
   _impossibility(config)
   _prevalence(config)
   config.figure = base.figure()
-  if scale == 'smoke':
-    _smoke(config)
   return config
 
 
@@ -75,8 +73,10 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
   )
 
 
-def _smoke(config: ml_collections.ConfigDict) -> None:
-  config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, num_sequences_mutated=60, length=4)
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  config.verification.update(num_hmms=2, num_sequences=40, num_mutated=1, num_sequences_mutated=60, length=4)
+  config.verification.temperatures = (0.0, 0.1)
   config.impossibility.update(num_hmms=4, length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   config.prevalence.update(num_draws=3, num_states=(10,), memory_sizes=(2,), max_nodes=200)

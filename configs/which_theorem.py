@@ -17,13 +17,11 @@ import ml_collections
 
 from configs import base
 
-SCALES = base.SMALL_AND_SMOKE
+SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) or `:smoke`; raises ValueError for another."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
+  """`:small`."""
   config = base.get_config(scale)
   config.experiment = 'which_theorem'
   config.update(num_states=base.FIRST_SIZES, num_trials=7, num_trials_by_size=(7, 5, 7, 5, 5, 5, 7))
@@ -31,12 +29,11 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.figure = base.figure(width=5.6, height=4.4)
   config.levels = base.group(rank_levels=(1e-9, 1e-2), support_levels=(0.0, 1e-3, 1e-2, 1e-1), max_nodes=2000)
   config.update(margin=1e-9, near_tie=1e-6)
-  if scale == 'smoke':
-    _smoke(config)
   return config
 
 
-def _smoke(config: ml_collections.ConfigDict) -> None:
-  config.update(num_states=(4, 6), num_trials=2, num_trials_by_size=(2, 1))
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
   config.levels.max_nodes = 200
   config.figure.dpi = 60

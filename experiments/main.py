@@ -1,7 +1,8 @@
 """python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
 
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
-           --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields
+           --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields.
+           Of a field that is given twice the last value counts
 --workdir  folder of records; default: runs/EXPERIMENT-SCALE; with --mode=report also several, as DIR,DIR
 --mode     run (default): make the missing records, then tables, figures and report.html
            report: redraw tables, figures and report.html from the records
@@ -58,10 +59,10 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
+  flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES, data.is_kept)
   workdir = pathlib.Path()
   if flags.workdir or config:
-    workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
+    workdir = storage.located(config_lib.workdir(flags, config), '--workdir')
 
   def read(config: Any) -> Any:
     if flags.mode != 'verify':
@@ -91,7 +92,7 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
     code.import_named(*grid)
   distributed.raise_everywhere(lambda: study.check(asked[0]))
   reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
-  other_settings = distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid, is_grid))
+  other_settings = distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid))
   reporter.say(other_settings)
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
@@ -121,7 +122,7 @@ def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None
   from experiments.pipeline import sweep
 
   code.import_named(*grid)
-  reporter, other_settings = Reporter(rich.console.Console()), results.other_settings(workdir, grid, True)
+  reporter, other_settings = Reporter(rich.console.Console()), results.other_settings(workdir, grid)
   is_begun = any(not folder.absent() for folder in sweep.folders(grid, workdir))
   require(is_begun, '--workdir', str(workdir), 'a folder with a finished trial of these settings')
   reporter.say(other_settings)

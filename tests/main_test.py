@@ -39,6 +39,8 @@ SHARED = (
   '--config.prompt.num_epochs=1',
   '--config.head.num_epochs=1',
   '--config.attention.num_epochs=1',
+  '--config.pretrained=',
+  '--config.fast_compilation',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
 # Memories of 2 values over 3 states, and beside them HMMs of 6 states, which are all that the other experiment has.
@@ -224,7 +226,7 @@ def test_the_experiments_are_listed():
   """Each with its scales."""
   printed = finished_command('--list')
   for name in EXPERIMENTS:
-    assert f'{name}  [{", ".join(config_lib.shipped(name)["SCALES"])}]\n' in printed
+    assert f'{name}  [{", ".join(config_lib.scales(config_lib.shipped(name)))}]\n' in printed
 
 
 def test_help_names_every_field():

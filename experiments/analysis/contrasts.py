@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 import itertools
+from typing import Any
 
 import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.analysis.statistics import Interval, Place
+from experiments.analysis.statistics import Fits, Interval, Place
 from experiments.analysis.table import format_number, Row
 from experiments.settings import lists
 from experiments.settings.grid import Point
@@ -44,34 +45,37 @@ _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head')
 # Level of a test, before correction.
 LEVEL = 0.05
 
-# The records of each distribution at each point of values, each with its unit.
-Places = dict[Place, pd.DataFrame]
+# Accuracies at each distribution and point of values.
+Places = dict[Place, Fits]
 # Differences at each place, by title.
 ByTitle = dict[str, dict[Place, Interval]]
+# Fields that change the draw of an HMM, from the same random numbers; of a given process nothing is drawn.
+_OF_DRAWS = ('hmm.', 'memory.joint_')
 
 
-def of_protocol(places: Places) -> ByTitle:
+def of_protocol(places: Places, unit: str) -> ByTitle:
   """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, or on the exact model for methods defined only there. Memory and
-  vanilla text have no HMM in common, so they are compared by Welch's test.
+  vanilla text have no HMM in common, so they are compared by Welch's test. The `unit`, 'trial' or 'task', is that of
+  all intervals.
   """
   on_bert = 'bert', 'bert'
   with_memory = [place for place in places if place.point.memory_size]
   vanilla = {place: place._replace(point=Point(place.point.joint_states)) for place in with_memory}
   return (
-    _differences(places, '{} - {}', on_bert, _PAIRED)
-    | _differences(places, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference)
-    | _differences(places, '{} - {}, own model', ('own', 'own'), _PAIRED)
+    _differences(places, '{} - {}', on_bert, _PAIRED, unit)
+    | _differences(places, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, unit, vanilla, statistics.unpaired_difference)
+    | _differences(places, '{} - {}, own model', ('own', 'own'), _PAIRED, unit)
   )
 
 
-def further(places: Places) -> ByTitle:
+def further(places: Places, unit: str) -> ByTitle:
   """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
   return (
-    _differences(places, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND)
-    | _differences(places, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED)
-    | _differences(places, '{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT)
+    _differences(places, '{} - {}', ('bert', 'bert'), _PAIRED_BEYOND, unit)
+    | _differences(places, '{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED, unit)
+    | _differences(places, '{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT, unit)
   )
 
 
@@ -80,8 +84,9 @@ def _differences(
   title: str,
   models: tuple[str, str],
   pairs: Sequence[tuple[str, str]],
+  unit: str,
   beside: dict[Place, Place] | None = None,
-  difference: Callable[[pd.DataFrame, pd.DataFrame], Interval] = statistics.paired_difference,
+  difference: Callable[..., Interval] = statistics.paired_difference,
 ) -> ByTitle:
   """The difference of each pair of methods, each on its model, by its title, where both sides were run.
 
@@ -89,35 +94,52 @@ def _differences(
   """
   by_title = ByTitle()
   seconds = {place: place for place in places} if beside is None else beside
-  for (minuend, subtrahend), (place, second) in itertools.product(pairs, seconds.items()):
-    if second in places:
-      both = _on(models[0], places[place], minuend), _on(models[1], places[second], subtrahend)
-      if all(map(len, both)):
-        name = title.format(METHODS[minuend].label, METHODS[subtrahend].label)
-        by_title.setdefault(name, {})[place] = difference(*both)
+  for minuend, subtrahend in pairs:
+    first, second = (_fit(model, method) for model, method in zip(models, (minuend, subtrahend)))
+    name = title.format(METHODS[minuend].label, METHODS[subtrahend].label)
+    for place, other in seconds.items():
+      if first in places[place] and second in places.get(other, ()):
+        found = difference(places[place][first], places[other][second], unit)
+        by_title.setdefault(name, {})[place] = found
   return by_title
 
 
-def between_values(places: Places) -> ByTitle:
-  """Differences of each method on each model from the first value of a field, paired by trial and task.
+def between_values(places: Places, unit: str) -> tuple[ByTitle, ByTitle]:
+  """Differences of each method on each model from the first value of a field.
 
-  A field that does not decide the records has none, nor have seeds and processes, which share no HMM.
+  First of fields that leave the HMM as it is, paired by trial and task, in this `unit`; then of fields that change it,
+  whose unit is always the trial. There trials of one number draw their HMMs from the same random numbers and are
+  paired; those of given processes are not, Welch's test. A field that does not decide the records has no difference,
+  nor have seeds, whose HMMs are draws of one population.
   """
-  by_title = ByTitle()
-  for (column, first), model in itertools.product(next(iter(places)).values, MODEL_NAMES):
-    if column not in ('seed', 'distribution'):
-      beside = {place: other for place in places if (other := place.at(column, first)) != place}
-      title = f'{{}}, {MODEL_NAMES[model]}, minus {column} = {first}'
-      of_model = [(name, name) for name, method in METHODS.items() if model in method.models]
-      by_title |= _differences(places, title, (model, model), of_model, beside)
-  return {title: found for title, found in by_title.items() if any(one.values.any() for one in found.values())}
+  on_same, on_others = ByTitle(), ByTitle()
+  for column, first in next(iter(places)).values:
+    beside = {place: other for place in places if (other := place.at(column, first)) != place}
+    is_drawn, is_given = column.startswith(_OF_DRAWS), column == 'distribution'
+    difference = statistics.unpaired_difference if is_given else statistics.paired_difference
+    found = _from_first(places, column, first, beside, 'trial' if is_drawn or is_given else unit, difference)
+    if column != 'seed':
+      (on_others if is_drawn or is_given else on_same).update(found)
+  return on_same, on_others
 
 
-def _on(model: str, records: pd.DataFrame, method: str) -> pd.DataFrame:
-  """The records of a method on a model, or on its own model for a method that is defined only there."""
+def _from_first(
+  places: Places, column: str, first: Any, beside: dict[Place, Place], unit: str, difference: Callable[..., Interval]
+) -> ByTitle:
+  """The differences of all fits from a first value, by title, without those that are 0 everywhere."""
+  by_title, run = ByTitle(), set(itertools.chain(*places.values()))
+  for model, (name, method) in itertools.product(MODEL_NAMES, METHODS.items()):
+    if (model, name) in run:
+      title = f'{method.label}, {MODEL_NAMES[model]}, minus {column} = {statistics.as_text(first)}'
+      by_title |= _differences(places, title, (model, model), [(name, name)], unit, beside, difference)
+  is_zero = lambda found: not found.mean and not found.values.any()
+  return {title: found for title, found in by_title.items() if not all(map(is_zero, found.values()))}
+
+
+def _fit(model: str, method: str) -> tuple[str, str]:
+  """A method on a model, or on its own model for a method that is defined only there."""
   models = METHODS[method].models
-  model = model if model in models else models[0]
-  return statistics.select(records, model=model, method=method)
+  return model if model in models else models[0], method
 
 
 def rows(names: dict[Place, Row], by_title: ByTitle, heading: str, tests: str) -> list[Row]:

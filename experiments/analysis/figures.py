@@ -18,6 +18,7 @@ import pandas as pd
 from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval, percent_interval
 from experiments.records import files
+from experiments.settings import lists
 from experiments.settings.fields import printable
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS
@@ -96,15 +97,20 @@ def draw_line(
   means = [each.mean for each in intervals.values()]
   move(axes.plot(*turn(list(intervals), means), label=label, zorder=3, **style), beside)
   colour = style['color']
-  dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
-  for place, each in intervals.items():
-    if len(each.values) >= LEAST_FOR_INTERVAL:
-      at, lengths = turn(place, each.mean), turn(np.abs(each.ends - each.mean)[:, None], None)
-      bar = axes.errorbar(*at, *lengths, fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
-      move(bar.get_children(), beside)
-    elif len(each.values) > 1:
-      places, fill = [place] * len(each.values), style.get('markerfacecolor', colour)
-      move(axes.plot(*turn(places, each.values), markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
+  barred = {place: each for place, each in intervals.items() if len(each.values) >= LEAST_FOR_INTERVAL}
+  dotted = {place: each for place, each in intervals.items() if 1 < len(each.values) < LEAST_FOR_INTERVAL}
+  if barred:
+    centers = np.array([each.mean for each in barred.values()])
+    lengths = np.abs(np.array([each.ends for each in barred.values()]).T - centers)
+    at, sizes = turn(list(barred), centers), turn(lengths, None)
+    look: dict[str, Any] = dict(fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
+    bars = axes.errorbar(at[0], at[1], sizes[0], sizes[1], **look)
+    move(bars.get_children(), beside)
+  if dotted:
+    dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
+    places = np.repeat(list(dotted), [len(each.values) for each in dotted.values()])
+    values, fill = np.concatenate([each.values for each in dotted.values()]), style.get('markerfacecolor', colour)
+    move(axes.plot(*turn(places, values), markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
 
 
 def draw_majority(
@@ -131,8 +137,10 @@ def draw_majority(
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
-  """The caption of a figure: experiment, scale and seed of the records, and `more`."""
-  words = (f'{name} {", ".join(map(str, records[name].unique()))}' for name in ('scale', 'seed'))
+  """The caption of a figure: experiment, scale and seed of the records, fields that other records differ in, `more`."""
+  others = [name for name in records if lists.is_column(name) and records[name].nunique() == 1]
+  fields = [name for name in others if name not in ('seed', 'distribution')]
+  words = (f'{name} {", ".join(map(str, records[name].unique()))}' for name in ('scale', 'seed', *fields))
   named = ', '.join([records['experiment'].iloc[0], *words])
   return '; '.join(filter(None, [named, statistics.process(records), *more]))
 

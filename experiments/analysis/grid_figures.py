@@ -163,8 +163,7 @@ def against_fields(records: pd.DataFrame, settings: FigureSettings) -> matplotli
           line.set(marker=figures.BAR[0], markersize=figures.BAR[1])
     axes.label_outer()
   figures.trim_percent_ticks(grid[0].yaxis)
-  at = (f'{name} = {value}' for name, value in further.items())
-  figures.finish(figure, records, f'Test accuracy by {first}', _counted(records), *at)
+  figures.finish(figure, records, f'Test accuracy by {first}', _counted(records))
   return figure
 
 
@@ -282,8 +281,14 @@ def _paper_records(records: pd.DataFrame, panel: str) -> pd.DataFrame:
 
 
 def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
-  """The values of the independent units in percent, by place."""
-  return {place: statistics.percent(rows, field).values for place, rows in records.groupby('place')}
+  """The means of the independent units in percent, by place; records that lack the field are skipped."""
+  of_units, samples = dict[tuple[float, Any], list[float]](), dict[float, list[float]]()
+  rows = records.dropna(subset=field)
+  for place, unit, value in zip(rows['place'], rows['unit'], rows[field]):
+    of_units.setdefault((place, unit), []).append(100 * value)
+  for place, unit in sorted(of_units):
+    samples.setdefault(place, []).append(float(np.mean(of_units[place, unit])))
+  return {place: np.array(means) for place, means in samples.items()}
 
 
 def _draw_methods(

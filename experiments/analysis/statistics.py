@@ -1,6 +1,8 @@
 """Statistics of records: intervals, tests, corrections. Nothing here trains, and no record is edited."""
 
 from collections.abc import Iterable, Sequence
+import functools
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -33,7 +35,7 @@ class Interval(NamedTuple):
   @property
   def half_width(self) -> float:
     """Half the length of the interval before clipping; NaN without one."""
-    return scipy.stats.t.isf(0.025, self.degrees) * self.standard_error
+    return _critical(0.025, self.degrees) * self.standard_error
 
   @property
   def ends(self) -> np.ndarray:
@@ -54,18 +56,28 @@ class Interval(NamedTuple):
     and noncentrality (delta / standard_error)^2. This is exact for normal pairs with this spread, and approximate for
     Welch's test, whose degrees of freedom are estimated.
     """
-    if not self.standard_error > 0:
-      return np.nan
-    critical = scipy.stats.t.isf(level / 2, self.degrees)
-    excess = lambda shift: scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2) - 0.8
-    # Upper bracket: four critical values are missed only if the spread is estimated four times too large.
-    return scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6) * self.standard_error
+    return _detectable(level, self.degrees) * self.standard_error if self.standard_error > 0 else np.nan
 
   def __str__(self) -> str:
     if np.isfinite([*self.ends, *self.bounds]).all():
       return '{:.1f} [{:.1f}, {:.1f}]'.format(self.mean, *self.ends)
     numbers = (self.mean, 'z.1f'), (self.half_width, '.1f')
     return ' ± '.join(f'{value:{form}}' for value, form in numbers if not np.isnan(value))
+
+
+@functools.cache
+def _critical(tail: float, degrees: float) -> float:
+  """The value that t exceeds with probability `tail`."""
+  return float(scipy.stats.t.isf(tail, degrees))
+
+
+@functools.cache
+def _detectable(level: float, degrees: float) -> float:
+  """The minimum detectable effect in standard errors."""
+  critical = _critical(level / 2, degrees)
+  excess = lambda shift: scipy.stats.ncf.sf(critical**2, 1, degrees, shift**2) - 0.8
+  # Upper bracket: four critical values are missed only if the spread is estimated four times too large.
+  return scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6)
 
 
 def by_point(records: pd.DataFrame) -> dict[Point, pd.DataFrame]:
@@ -102,6 +114,34 @@ def by_place(records: pd.DataFrame) -> dict[Place, pd.DataFrame]:
   return {Place(Point(*map(int, key[len(names) :])), tuple(zip(names, key))): rows for key, rows in groups}
 
 
+# A field of records by (trial, task), of a method on a model.
+Values = dict[tuple[int, int], float]
+# By (model, method).
+Fits = dict[tuple[str, str], Values]
+
+
+def fits_by_place(records: pd.DataFrame, field: str = 'accuracy') -> dict[Place, Fits]:
+  """A field of every record by its place and fit, in the order of the records; what lacks it is skipped."""
+  names = varied(records)
+  records = records.dropna(subset=[*names, field])
+  by_values, count = dict[tuple[Any, ...], Fits](), len(names)
+  columns = [*names, *Point._fields, 'model', 'method', 'trial', 'task', field]
+  for *values, model, method, trial, task, value in zip(*(records[name] for name in columns)):
+    fits = by_values.setdefault(tuple(values), {})
+    fits.setdefault((model, method), {})[trial, task] = value
+  return {
+    Place(Point(*map(int, values[count:])), tuple(zip(names, values))): fits for values, fits in by_values.items()
+  }
+
+
+def unit_percents(values: Values, unit: str) -> np.ndarray:
+  """The mean of each unit, 'trial' or 'task', in percent, in the order of their numbers."""
+  by_unit = dict[int, list[float]]()
+  for (trial, task), value in sorted(values.items()):
+    by_unit.setdefault(trial if unit == 'trial' else task, []).append(value)
+  return 100 * np.array([math.fsum(of_unit) / len(of_unit) for of_unit in by_unit.values()])
+
+
 def process(records: pd.DataFrame) -> str:
   """The name of the given process of the records; '' for drawn HMMs, and for several processes."""
   names = records['distribution'].unique() if 'distribution' in records else ['']
@@ -132,7 +172,8 @@ def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   if len(values) < 3:
     return Interval(float(values.mean()) if len(values) else np.nan, values=values)
   # Subtract the first, so that equal values have a spread of 0 and not of rounding.
-  return Interval(float(values.mean()), scipy.stats.sem(values - values[0]), len(values) - 1, values)
+  standard_error = float(np.std(values - values[0], ddof=1) / np.sqrt(len(values)))
+  return Interval(float(values.mean()), standard_error, len(values) - 1, values)
 
 
 def stratified(strata: Iterable[Sequence[float] | np.ndarray | pd.Series]) -> Interval:
@@ -157,12 +198,17 @@ def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
 
 
 def with_unit(records: pd.DataFrame) -> pd.DataFrame:
-  """The records of a whole run with the field `unit`, which numbers its independent units at each distribution.
+  """The records of a whole run with the field `unit`, which numbers its independent units at each distribution."""
+  return records.assign(unit=records[unit_of(records)])
+
+
+def unit_of(records: pd.DataFrame) -> str:
+  """The independent unit of a whole run, 'trial' or 'task'.
 
   Tasks of one trial share an HMM and a pretrained model, so if there are several trials the unit is the
   trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
   """
-  return records.assign(unit=records['trial' if records['trial'].nunique() > 1 else 'task'])
+  return 'trial' if records['trial'].nunique() > 1 else 'task'
 
 
 def by_unit(records: pd.DataFrame, field: str, unit: str | list[str] = 'unit') -> pd.Series:
@@ -191,10 +237,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
   return steps.cummax().clip(upper=1).sort_index().tolist()
 
 
-def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
-  """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
-  pairs = first.merge(second, on=[*Point._fields, 'trial', 'task'], suffixes=('', '_of_second'))
-  return mean_interval(100 * by_unit(pairs.assign(gain=pairs['accuracy'] - pairs['accuracy_of_second']), 'gain'))
+def paired_difference(first: Values, second: Values, unit: str) -> Interval:
+  """The mean of `first` minus `second` over the (trial, task) pairs that both have, in points; 'trial' or 'task' is the
+  independent unit."""
+  return mean_interval(unit_percents({key: first[key] - second[key] for key in first.keys() & second.keys()}, unit))
 
 
 def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: list[str], field: str = 'accuracy') -> pd.Series:
@@ -203,9 +249,9 @@ def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: list[str], field: st
   return joined[field] - joined['best']
 
 
-def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
-  """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
-  minuend, subtrahend = (percent(records, 'accuracy') for records in (first, second))
+def unpaired_difference(first: Values, second: Values, unit: str) -> Interval:
+  """The mean of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
+  minuend, subtrahend = (mean_interval(unit_percents(values, unit)) for values in (first, second))
   errors, degrees = np.array([(part.standard_error, part.degrees) for part in (minuend, subtrahend)]).T
   return Interval(minuend.mean - subtrahend.mean, *_combined(errors, degrees))
 

@@ -62,7 +62,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
     return
   folder = config.get('pretrained_from')
   if folder and isinstance(folder, str):
-    pretrained = storage.located(config.get('pretrained') or str(workdir / 'pretrained'), 'pretrained')
+    pretrained = _pretrained_folder(config.get('pretrained'), workdir)
     reference, follows, found = _read_model(folder, pretrained)
     _set(config, {'pretrained_from': reference}, follows, named, folder)
     of_model = found / 'distribution.json'
@@ -136,22 +136,37 @@ def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[s
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   word = os.path.expanduser(word)
   path = pathlib.Path(word)
-  # A name that is too long for a file of the workdir becomes a digest too.
-  name = path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
   if word not in NAMED and not os.path.exists(word):
-    stems = [file.stem for file in files.entries(workdir / FOLDER)]
-    kept = {
-      stem: arrays
-      for stem in stems
-      # The word may be a reference itself.
-      if (stem == path.name or stem.rpartition('-')[0] == name)
-      and ('tokens' in (arrays := load(workdir, stem))) == (field == 'corpus_file')
-    }
+    kept = _copies(field, path, workdir)
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
       return kept.popitem()
   arrays = read(field, word, reader)
-  return f'{name}-{_digest(arrays)}', arrays
+  return f'{_name(path)}-{_digest(arrays)}', arrays
+
+
+def _name(path: pathlib.Path) -> str:
+  """The NAME of a file's reference; a digest if it is too long for a file of the workdir."""
+  return path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
+
+
+def _copies(field: str, path: pathlib.Path, workdir: pathlib.Path) -> dict[str, Arrays]:
+  """The arrays that a workdir has under the name of a path, which may be a reference itself, by reference."""
+  stems = [file.stem for file in files.entries(workdir / FOLDER)]
+  named = {stem: load(workdir, stem) for stem in stems if stem == path.name or stem.rpartition('-')[0] == _name(path)}
+  return {stem: arrays for stem, arrays in named.items() if ('tokens' in arrays) == (field == 'corpus_file')}
+
+
+def is_kept(field: str, word: str, workdir: str, pretrained: str) -> bool:
+  """True if the workdir, or for a model the folder of pretrained ones, has a copy of what a field names."""
+  path, folder = pathlib.Path(os.path.expanduser(word)), storage.located(workdir, '--workdir')
+  if field != 'pretrained_from':
+    return bool(_copies(field, path, folder))
+  return pretrained_models.copy_of(path.name, _pretrained_folder(pretrained, folder)) is not None
+
+
+def _pretrained_folder(pretrained: str, workdir: pathlib.Path) -> pathlib.Path:
+  return storage.located(pretrained or str(workdir / 'pretrained'), 'pretrained')
 
 
 def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:

@@ -23,6 +23,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings
+from experiments.settings.trial import trials
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
@@ -47,12 +48,26 @@ def check_attention(bert: BertSettings, field: str) -> None:
 
 
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError if this machine has no mesh or attention kernel for BERT, or cannot write to `pretrained`."""
+  """Raise SettingsError if this machine has no mesh or attention kernel for BERT, or cannot write to `pretrained`.
+
+  A folder that has every model is only read.
+  """
   if settings.has_bert:
     check_mesh(settings)
     check_attention(settings.bert, 'bert')
   if settings.pretrained:
-    storage.check_writable(storage.located(settings.pretrained, 'pretrained'), 'pretrained')
+    folder = storage.located(settings.pretrained, 'pretrained')
+    if any(not models.is_finished(folder / name) for name in _pretraining_ids(settings)):
+      storage.check_writable(folder, 'pretrained')
+
+
+def _pretraining_ids(settings: Settings) -> Iterator[str]:
+  """The ids of the pretrained models of a grid."""
+  for trial in trials(settings):
+    if 'bert' in settings.models:
+      yield trial.pretraining_id
+    if 'other_bert' in settings.models:
+      yield trial.other.pretraining_id
 
 
 def check_mesh(s: Settings) -> None:
@@ -172,6 +187,9 @@ def pretrained_params(
     Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
       and a measurement if they are due.
   """
+  # Nobody writes into a folder that is read-only, so that no lock is needed to read from it.
+  if storage.is_read_only(directory) and (kept := models.load(directory, reporter)):
+    return kept[1]
   num_steps, clock = settings.pretrain.num_steps, reporter.clock
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:

@@ -9,7 +9,7 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import failures, trials
 from experiments.records.failures import Failure
 from experiments.records.trials import Name, TrialFolder
-from experiments.runtime import distributed, exit_status, locks
+from experiments.runtime import cache, distributed, exit_status, locks
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import Ended
 
@@ -37,6 +37,7 @@ def fill(
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
   while queue:
     number, waits = queue.popleft()
+    cache.drop_programs_near_limit()
     folder, gives_up = folders[number], is_past if waits else at_once
     with reporter.part(number + 1, len(folders), str(folder.trial)):
       end = _attempt(folder, f'trial {number} ({folder.trial})', before[number], gives_up, reporter)

@@ -7,7 +7,7 @@ import pathlib
 
 from experiments.own import code, data
 from experiments.pipeline import pretraining, queue
-from experiments.records import results
+from experiments.records import files, results
 from experiments.records.failures import Failure
 from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, exit_status, locks
@@ -50,7 +50,8 @@ def run(
   numbers = range(len(made)) if numbers is None else numbers
   asked = [made[number] for number in numbers]
   distributed.raise_everywhere(lambda: pretraining.check_disk(asked))
-  results.begin(workdir, grid)
+  with locks.held(workdir, 'the merge of records', reporter):
+    results.begin(workdir, grid)
   for settings in grid:
     data.keep(settings, workdir)
   failed = queue.fill(made, numbers, grid[0].time_budget, reporter)
@@ -76,11 +77,12 @@ def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter
 
 
 def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Replace the records of a workdir by those of all finished trials, by point; return what is left, as a sentence.
+  """Merge all finished trials, by point, into the records of a workdir; return what is left, as a sentence.
 
-  Finished trials of other settings on record follow. Processes that share the directory take turns, and one that has
-  lost the lock writes nothing. An object store has no locks: there `--mode=merge` at the end finds what all have left.
-  Without a finished trial the old records stay, with their table and figures.
+  Finished trials of other settings on record follow, then records of trials that have no folder. Processes that share
+  the directory take turns, and one that has lost the lock writes nothing. An object store has no locks: there
+  `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with their table
+  and figures.
   """
   with locks.held(workdir, 'the merge of records', reporter):
     every = [*grid, *_earlier(grid, workdir, reporter)]
@@ -90,5 +92,6 @@ def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -
     finished, total = sum(map(len, runs[: len(grid)])), len(trials(*grid))
     if finished:
       merged = [(settings, [*itertools.chain(*records)]) for settings, records in zip(every, runs)]
-      results.write(workdir, merged, results.earlier(workdir, every))
+      names = {path.name for path in files.entries(workdir / 'trials')}
+      results.write(workdir, merged, lambda record: record['trial_id'] in names)
   return None if finished == total else f'{finished} of {total} trials are finished'

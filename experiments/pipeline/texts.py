@@ -32,7 +32,8 @@ def shown(
   posterior = forward_backward(distribution, token_likelihoods(distribution, tokens, is_seen)).smoothed_probs
   hidden, is_causal = settings.downstream.hidden_position, settings.bert.causal
   if is_causal:
-    ideal = jax.device_get(bayes_gap.ideal_next_tokens(distribution, tokens))
+    # No prediction sees the hidden token, which is the last.
+    ideal = jax.device_get(bayes_gap.ideal_next_tokens(distribution, np.where(is_seen, tokens, 0)))
   else:
     ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
   predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)

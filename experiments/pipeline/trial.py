@@ -151,8 +151,7 @@ def _bert(
   if name == 'untrained':
     return pretraining.initial_params(settings, distribution, trial.keys().pretraining)
   if name == 'other_bert':
-    # The previous trial, or trial 1 for trial 0: a grid with several trials needs no extra pretraining.
-    trial = trial._replace(number=abs(trial.number - 1))
+    trial = trial.other
     folder = folder._replace(trial=trial)
     distribution, downstream = draw(trial)
     ideals = distance.ideals_of(trial, distribution, downstream)

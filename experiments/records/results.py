@@ -1,6 +1,7 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -9,8 +10,8 @@ from typing import Any
 
 from experiments.records import files
 from experiments.runtime import storage
-from experiments.settings import lists
-from experiments.settings.fields import require
+from experiments.settings import config as config_lib, lists
+from experiments.settings.fields import require, SettingsError
 
 Record = dict[str, Any]
 
@@ -20,43 +21,98 @@ CONFIG_NAME = 'config.json'
 # Increased when the fields or paths of records change, so that no old record is misread.
 SCHEMA_VERSION = 2
 _VERSION = 'schema_version'
+# What all settings on record name.
+_NAMES = 'experiment', 'scale'
 # The field of the first settings with the others.
 _OTHERS = 'others'
 
 
-def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], others: Sequence[Record] = ()) -> None:
-  """Replace the records of a workdir, and the settings beside them; settings that differ in a field name it in each.
+def write(
+  workdir: pathlib.Path,
+  runs: Sequence[tuple[Any, list[Record]]],
+  replaces: Callable[[Record], bool] = lambda record: True,
+) -> None:
+  """Merge records into those of a workdir, each of `runs` settings and their records; the caller holds the lock.
 
-  `others` are settings on record to keep, without records here.
-  If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
+  Records on file stay if they are of other settings, or if `replaces` is false for them. Settings that differ in a
+  field name it in each of their records.
   """
-  grid, written, seen = [settings for settings, _ in runs], list[Record](), set[str]()
-  _put(workdir, [*map(_as_json, grid), *others], stale=FILE_NAME)
-  for (settings, records), point in zip(runs, lists.points(grid)):
+  begin(workdir, [settings for settings, _ in runs])
+  contents, settings = configs(workdir), runs[0][0]
+  asked, points = {*map(_asking, contents[: len(runs)])}, _points(contents, settings)
+  written, seen = list[Record](), set[str]()
+  for (settings, records), point in zip(runs, points):
     asked_for = {_VERSION: SCHEMA_VERSION} | {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
     # Two runs at one point may have asked for the same record, and each for others too.
     names = [f'{point} {record}' for record in records]
     written += [asked_for | point | record for name, record in zip(names, records) if name not in seen]
     seen |= {*names}
+  written += [row for asking, row in _owned(workdir, settings) if asking not in asked or not replaces(row)]
   files.write_json_lines(workdir / FILE_NAME, written)
 
 
 def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
-  """Put the settings of a run first in `config.json`, and keep the others; raises as `configs` does.
+  """Put the settings of a run first in `config.json`, and keep the others; the caller holds the lock of the workdir.
 
-  Remove the partial files of killed runs.
+  First records on file get a column for each field in which settings will differ: a kill in between leaves columns that
+  are not needed yet. Remove the partial files of killed runs. Raises as `configs` does.
   """
   files.remove_partials(workdir)
-  _put(workdir, [*map(_as_json, grid), *earlier(workdir, grid)])
+  contents = [*map(_as_json, grid), *earlier(workdir, grid)]
+  points = dict(zip(map(_asking, contents), _points(contents, grid[0])))
+  rows = [row | points.get(asking, {}) for asking, row in _owned(workdir, grid[0])]
+  if rows != load(workdir):
+    files.write_json_lines(workdir / FILE_NAME, rows)
+  _put(workdir, contents)
 
 
-def _put(workdir: pathlib.Path, configs: list[Record], stale: str = '') -> None:
-  """Write settings to `config.json`, unless they are there; before, remove a file that does not belong to others."""
+def side_by_side(workdir: pathlib.Path, settings: Any) -> list[tuple[Any, Record]]:
+  """Settings whose records a study shows one after the other, each with its point: those on record.
+
+  A grid of trials shows the records of all at once, under these settings.
+  """
+  contents = [] if lists.is_grid(settings) else configs(workdir)
+  pairs = zip(contents, _points(contents, settings))
+  shown = [(read, point) for content, point in pairs if (read := _settings(content, settings))]
+  return shown if len(shown) > 1 else [(settings, {})]
+
+
+def _points(contents: Sequence[Record], like: Any) -> list[Record]:
+  """The point of each of several settings on record, as `lists.points` has it, of the experiment of `like`."""
+  read = [_settings(content, like) for content in contents]
+  # A version that had fewer fields wrote none of the others.
+  whole = [_as_json(settings) if settings else content for settings, content in zip(read, contents)]
+  return lists.points_of([dict(lists.flat(content)) for content in whole], lists.is_grid(like))
+
+
+def _settings(content: Record, like: Any) -> Any:
+  """Settings on record; None if they cannot be read."""
+  with contextlib.suppress(SettingsError):
+    return config_lib.from_record(content, {like.experiment: type(like)})
+  return None
+
+
+def _owned(workdir: pathlib.Path, like: Any) -> list[tuple[str, Record]]:
+  """Each record on file, and what the settings that it was made for ask for; '' if it fits none."""
+  contents = configs(workdir)
+  points = [*zip(map(_asking, contents), _points(contents, like))]
+  by_values = {str(sorted(point.items())): asking for asking, point in points}
+  names = {name for _, point in points for name in point}
+
+  def owner(row: Record) -> str:
+    values = str(sorted((name, row[name]) for name in names & row.keys()))
+    # A version that knew no other settings wrote no column: those are the last.
+    fits = lambda point: all(row.get(name, value) == value for name, value in point.items())
+    return by_values.get(values) or next((asking for asking, point in reversed(points) if fits(point)), '')
+
+  return [(owner(row), row) for row in load(workdir)]
+
+
+def _put(workdir: pathlib.Path, configs: list[Record]) -> None:
+  """Write settings to `config.json`, unless they are there."""
   first, *others = configs
   content = json.dumps({_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}, indent=2) + '\n'
   if not files.has(workdir / CONFIG_NAME, content):
-    if stale:
-      files.remove(workdir / stale)
     files.write_whole(workdir / CONFIG_NAME, content)
 
 
@@ -65,12 +121,15 @@ def _as_json(settings: Any) -> Record:
   return json.loads(json.dumps(dataclasses.asdict(settings)))
 
 
+def _asking(content: Record) -> str:
+  """The settings that decide records, as a text."""
+  return json.dumps({name: value for name, value in content.items() if name not in lists.NEVER_DECIDE}, sort_keys=True)
+
+
 def earlier(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Record]:
   """The settings on record that ask for other records than these do."""
-  shown = (*OF_RUNNING, 'figures', 'pretrained')
-  asking = lambda content: {name: value for name, value in content.items() if name not in shown}
-  asked = [asking(_as_json(settings)) for settings in grid]
-  return [content for content in configs(workdir) if asking(content) not in asked]
+  asked = {_asking(_as_json(settings)) for settings in grid}
+  return [content for content in configs(workdir) if _asking(content) not in asked]
 
 
 def config(workdir: pathlib.Path) -> Record | None:
@@ -81,8 +140,8 @@ def config(workdir: pathlib.Path) -> Record | None:
 def configs(workdir: pathlib.Path) -> list[Record]:
   """The settings on record: those of the last run, then others.
 
-  Raises Corrupt if they cannot be parsed, or a directory stands in their place, and SettingsError if they are of
-  another version.
+  Raises Corrupt if they cannot be parsed or are no settings, or a directory stands in their place, and SettingsError if
+  they are of another version.
   """
   try:
     content = files.read_json(workdir / CONFIG_NAME)
@@ -95,25 +154,24 @@ def configs(workdir: pathlib.Path) -> list[Record]:
     raise files.Corrupt(f'{path} cannot be parsed; valid are {valid}')
   version = content.pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
-  return [content, *content.pop(_OTHERS, [])]
+  others = content.pop(_OTHERS, [])
+  is_named = lambda one: isinstance(one, dict) and all(isinstance(one.get(name), str) for name in _NAMES)
+  if not isinstance(others, list) or not all(map(is_named, [content, *others])):
+    raise files.Corrupt(f'{path} is damaged; valid are settings that name {" and ".join(_NAMES)}, or no file')
+  return [content, *others]
 
 
-def check_recorded(workdir: pathlib.Path, experiment: str) -> dict[str, Any] | None:
-  """Raise SettingsError if the folder of --workdir has damaged records, or some of another experiment or version.
-
-  Returns the settings on record, None if there are none.
-  """
+def check_recorded(workdir: pathlib.Path, experiment: str) -> None:
+  """Raise SettingsError if the folder of --workdir has damaged records, or some of another experiment or version."""
   with storage.usable(workdir, '--workdir'):
-    content = config(workdir)
-    _check_experiment(workdir, experiment, [content] if content else load(workdir))
-  return content
+    _check_experiment(workdir, experiment, configs(workdir) or load(workdir))
 
 
 def check_shown(workdir: pathlib.Path, experiment: str) -> None:
-  """Raise SettingsError unless the folder that --workdir names is writable and has intact records."""
+  """Raise SettingsError unless the folder that --workdir names is writable and has intact settings and records."""
   storage.check_writable(workdir, '--workdir')
   # No record is of no experiment.
-  _check_experiment(workdir, experiment, load(workdir) or [{}])
+  _check_experiment(workdir, experiment, [*configs(workdir), *(load(workdir) or [{}])])
 
 
 def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[str, Any]]) -> None:
@@ -121,28 +179,13 @@ def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[st
   require(is_of_it, '--workdir', str(workdir), f'a folder with records of {experiment} only')
 
 
-def other_settings(workdir: pathlib.Path, grid: Sequence[Any], is_grid: bool = False) -> str | None:
-  """A sentence on how settings on record in a writable folder differ; raises as `check_recorded` does.
-
-  A grid of trials shows the records of all of them.
-  """
+def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
+  """A sentence on how settings on record in a writable folder differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
   check_recorded(workdir, grid[0].experiment)
   differing = ', '.join(changed(earlier(workdir, grid), grid))
-  shown = 'table, figures and results.jsonl show these too' if is_grid else 'new records are added'
+  shown = 'tables, figures and results.jsonl show these too'
   return f'{workdir} holds records with other settings: {differing}; {shown}' if differing else None
-
-
-# Settings that decide no record.
-OF_RUNNING = (
-  'compilation_cache',
-  'debug_nans',
-  'distributed',
-  'figure',
-  'keep_checkpoints',
-  'shown_texts',
-  'time_budget',
-)
 
 
 def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
@@ -153,12 +196,10 @@ def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
 
 def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field that decides records, in words, by its dotted name."""
-  # Imported here, since it takes longer than `--list` and `--help`.
-  from flax.traverse_util import flatten_dict
-
-  flat = [flatten_dict(content, sep='.') for content in configs]
-  names = [name for name in dict.fromkeys(itertools.chain(*flat)) if name.split('.')[0] not in OF_RUNNING]
-  return {name: [*dict.fromkeys(str(one[name]) for one in flat if name in one)] for name in names}
+  several = [dict(lists.flat(content)) for content in configs]
+  names = [name for name in dict.fromkeys(itertools.chain(*several)) if name.split('.')[0] not in lists.OF_RUNNING]
+  plain = lambda value: str([*value] if isinstance(value, tuple) else value)
+  return {name: [*dict.fromkeys(plain(one[name]) for one in several if name in one)] for name in names}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:

@@ -34,8 +34,8 @@ def _model(folder: TrialFolder) -> str:
 def state(folder: TrialFolder) -> str:
   """The state of a trial, one of STATES, with details: who runs it, why it failed, which records are missing.
 
-  A trial is stale if its lock was not renewed within the lease, so that a waiting run would take it over. A process
-  killed within the lease still counts as running.
+  A trial is stale if its lock was not renewed within the lease, or names a process of this host that is gone: the next
+  run takes it over. A process of another host that was killed within the lease still counts as running.
   """
   missing = folder.missing()
   if not missing:
@@ -46,6 +46,8 @@ def state(folder: TrialFolder) -> str:
   if holder and renewed:
     # The clock of the file system may be ahead of this one.
     silence = max(0.0, time.time() - renewed)
+    if locks.has_ended(folder.directory):
+      return f'stale since {holder} has ended; the next run takes over; missing {left}'
     if silence > locks.LEASE:
       return f'stale since {holder} renewed its lock {in_words(silence)} ago; the next run takes over; missing {left}'
     return f'running in {holder}, lock renewed {in_words(silence)} ago; missing {left}'

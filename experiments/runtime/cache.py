@@ -1,4 +1,4 @@
-"""The compilation cache between runs, with a directory for each kind of host."""
+"""Compiled programs: the cache between runs, with a directory for each kind of host, and how many a process holds."""
 
 import contextlib
 import os
@@ -10,6 +10,9 @@ import jaxlib
 
 from experiments.runtime import machine
 from experiments.settings.fields import digest
+
+# Share of the memory maps of a process after which programs are dropped; those of a trial fit into the rest.
+_MAPS_SHARE = 0.6
 
 
 def keep_programs(setting: str) -> None:
@@ -29,6 +32,19 @@ def keep_programs(setting: str) -> None:
   jax.config.update('jax_compilation_cache_dir', path or None)
   # JAX by default keeps only those that took a second to compile.
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+
+def drop_programs_near_limit() -> None:
+  """Drop the compiled programs of this process if their memory maps come near the most that Linux allows it.
+
+  On a CPU a program has about a hundred. Past the limit, by default 65,530, the next program ends the process with a
+  segmentation fault. Programs stay in the cache on disk.
+  """
+  # Other systems have neither file.
+  with contextlib.suppress(OSError):
+    most = int(pathlib.Path('/proc/sys/vm/max_map_count').read_text())
+    if pathlib.Path('/proc/self/maps').read_bytes().count(b'\n') > _MAPS_SHARE * most:
+      jax.clear_caches()
 
 
 def directory() -> pathlib.Path:

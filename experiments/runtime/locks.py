@@ -6,7 +6,9 @@ without exclusive creation, or when one resumes after its lease has expired, unt
 
 from collections.abc import Callable, Iterator
 import contextlib
+import os
 import pathlib
+import socket
 import time
 
 import filelock
@@ -90,6 +92,19 @@ def holder(directory: pathlib.Path) -> str | None:
   """The process that a lock names, dead or alive."""
   owner = _lease(directory).owner
   return f'process {owner.pid} on {owner.hostname}' if owner else None
+
+
+def has_ended(directory: pathlib.Path) -> bool:
+  """True if the process that a lock names ran on this host and is gone; of another host nothing is known."""
+  owner = _lease(directory).owner
+  if not owner or owner.hostname != socket.gethostname():
+    return False
+  try:
+    # Signal 0 only asks.
+    os.kill(owner.pid, 0)
+  except OSError as error:
+    return isinstance(error, ProcessLookupError)
+  return False
 
 
 def renewed(directory: pathlib.Path) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -28,9 +29,12 @@ def _output() -> Iterator[None]:
     yield
     sys.stdout.flush()
   except (OSError, SystemExit) as error:
-    # rich exits for a broken pipe. Python writes what is left in the buffer as it ends.
+    # Python writes what is left in the buffer as it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise Ended(f'standard output cannot be written ({storage.reason(error)})')
+    # rich exits for a broken pipe.
+    broken = isinstance(error, SystemExit)
+    reason = os.strerror(errno.EPIPE) if broken else storage.reason(error)
+    raise Ended(f'standard output cannot be written ({reason})')
 
 
 def write(text: str) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import contextlib
 import os
 import signal
+import sys
+from typing import Any
 
 from experiments.runtime import distributed
 from experiments.runtime.exit_status import Stopped
@@ -28,9 +30,11 @@ _deferrals: list[None] = []
 def answered() -> Iterator[None]:
   """Handle the signals inside the block; call it in the main thread, as Python requires."""
   before = {number: signal.signal(number, _handle) for number in _ANSWERED}
+  hook, sys.unraisablehook = sys.unraisablehook, _report_unraisable
   try:
     yield
   finally:
+    sys.unraisablehook = hook
     for number, handler in before.items():
       signal.signal(number, handler)
     # The next command of this process, as in a test, starts without a signal.
@@ -65,6 +69,15 @@ def raise_if_stopped() -> None:
   received = all_stopping()
   if received and not _deferrals:
     raise Stopped(received[0])
+
+
+def _report_unraisable(unraisable: Any) -> None:
+  """Report what Python cannot raise, but for a stop inside of a callback, such as one of JAX at garbage collection.
+
+  The run then stops where it next polls.
+  """
+  if not isinstance(unraisable.exc_value, Stopped):
+    sys.__unraisablehook__(unraisable)
 
 
 def _handle(number: int, *_: object) -> None:

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import runpy
+import typing
 from typing import Any
 
 from absl import flags
@@ -26,13 +27,15 @@ from experiments.settings.trial import trials
 Classes = Mapping[str, Any]
 Flags = flags.FlagValues
 
+# The default scale with other numbers, those of the config file's `reduce`.
+_SMOKE = 'smoke'
 _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
 # A word of a command line that names a field, such as --config.seed=1, --config.seed or --noconfig.debug_nans.
 _FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
 
 
 def shipped(experiment: str) -> dict[str, Any]:
-  """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`.
+  """The definitions of an experiment's shipped config file, as `at_scale` takes them, and its docstring `__doc__`.
 
   A study of one's own that has none has no defaults.
   """
@@ -42,13 +45,44 @@ def shipped(experiment: str) -> dict[str, Any]:
   return runpy.run_path(str(path))
 
 
+def scales(program: Mapping[str, Any]) -> tuple[str, ...]:
+  """The scales of a config file; () if it does not say."""
+  return program.get('SCALES', ()) + (_SMOKE,) * ('reduce' in program)
+
+
+def at_scale(program: Mapping[str, Any], scale: str = '') -> ml_collections.ConfigDict:
+  """The config of a config file at one of its scales, by default its own.
+
+  Raises ValueError for another scale, unless the file has no SCALES.
+
+  Args:
+    program: `get_config`, and if the file has them `SCALES`, the scales that this takes, and `reduce`, which changes
+      the default scale to `smoke`.
+    scale: one of `scales`.
+  """
+  valid = scales(program)
+  if scale and 'SCALES' in program and scale not in valid:
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(valid)}')
+  if scale != _SMOKE or 'reduce' not in program:
+    return program['get_config'](*filter(None, [scale]))
+  config = program['get_config']()
+  program['reduce'](config)
+  config.scale = scale
+  return config
+
+
 def parse(
-  argv: list[str], classes: Classes, grids: Collection[str], modes: Collection[str]
+  argv: list[str],
+  classes: Classes,
+  grids: Collection[str],
+  modes: Collection[str],
+  is_kept: Callable[[str, str, str, str], bool],
 ) -> tuple[Flags, Any, Lists]:
   """The flags, the config, None if none is needed, and the lists in its scalar fields.
 
-  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists. Raises
-  SettingsError for a bad command line.
+  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists.
+  `is_kept` tells for a field and a text whether a workdir, or a folder of pretrained models, has a copy of what the
+  text names as a whole. Raises SettingsError for a bad command line.
   """
   values = flags.FlagValues()
   # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
@@ -67,7 +101,9 @@ def parse(
   is_flag = re.compile(r'--(?!(?:no)?config\.)').match
   if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
     config = load(values.config, classes)
-    config, words, lists = override(config, words, classes, grids)
+    folders = lambda config: (workdir(values, config), str(config.get('pretrained') or ''))
+    of_config = lambda config, name, text: is_kept(name, text, *folders(config))
+    config, words, lists = override(config, words, classes, grids, of_config)
   for word in [*filter(is_flag, words), *words[1:]]:
     valid = ', '.join(f'--{name}' for name in values)
     raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
@@ -75,6 +111,11 @@ def parse(
   if config and not verifies:
     _check_mode(values, config.experiment, config.experiment in grids)
   return values, config, lists
+
+
+def workdir(values: Flags, config: Mapping[str, Any]) -> str:
+  """The folder of records of a command line."""
+  return values.workdir or f'runs/{config["experiment"]}-{config["scale"]}'
 
 
 def _check_mode(values: Flags, experiment: str, is_grid: bool) -> None:
@@ -95,7 +136,7 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
   valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)
   with users_program('--config', config, 'a Python file whose get_config returns a ConfigDict'):
-    config_dict = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
+    config_dict = at_scale(runpy.run_path(name) if is_file else shipped(name), *scale)
     if not isinstance(config_dict, ml_collections.ConfigDict):
       raise TypeError(f'get_config() returned a {type(config_dict).__name__}')
     return config_dict
@@ -107,23 +148,32 @@ def named(words: list[str]) -> list[str]:
 
 
 def override(
-  config: ml_collections.ConfigDict, words: list[str], classes: Classes, grids: Collection[str]
+  config: ml_collections.ConfigDict,
+  words: list[str],
+  classes: Classes,
+  grids: Collection[str],
+  is_kept: Callable[[ml_collections.ConfigDict, str, str], bool] = lambda config, name, text: False,
 ) -> tuple[ml_collections.ConfigDict, list[str], Lists]:
   """The config with the fields that words of a command line set, --config.FIELD=VALUE, other words, and the lists.
 
-  Raises SettingsError for an unknown field or a value of the wrong type; lists and ranges are checked later.
+  Of a field that is named twice the last value counts. A comma in the name of a file that exists or `is_kept` is part
+  of the name. Raises SettingsError for an unknown field or a value of the wrong type; lists and ranges are checked
+  later.
   """
   known = dict(fields(_class(config, classes)))
   for name in named(words):
     if name in ('experiment', 'scale'):
       raise SettingsError(f'--config.{name} is set by --config=NAME:SCALE; valid is any other field')
     if name not in known:
-      nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
-      raise SettingsError(f'--config.{name} is not a field of this config; did you mean --config.{nearest[0]}?')
+      last = name.rpartition('.')[-1]
+      alike = [field for field in known if field.rpartition('.')[-1] == last]
+      alike = alike or difflib.get_close_matches(name, known, n=1, cutoff=0)
+      meant = ' or '.join(f'--config.{field}' for field in alike)
+      raise SettingsError(f'--config.{name} is not a field of this config; did you mean {meant}?')
   takes: dict[str, Any] = {
     name: field for name, field in known.items() if config.experiment in grids and lists_lib.takes(name, field)
   }
-  lists, single = Lists(), list[str]()
+  lists, single, paths = Lists(), list[str](), dict[str, str]()
   for name, field in takes.items():
     # A config that lacks a field is refused with the settings.
     with contextlib.suppress(AttributeError):
@@ -135,14 +185,39 @@ def override(
     flag, _, text = word.partition('=')
     name = ''.join(named([flag]))
     lists.pop(name, None)
-    if values := lists_lib.split(name, takes[name], text) if name in takes else ():
+    paths.pop(name, None)
+    values = lists_lib.split(takes[name], text) if name in takes else ()
+    if values and name in lists_lib.GIVEN:
+      paths[name] = text
+    elif values:
       lists[name] = values
     else:
       single.append(word)
+  others = _parsed(config, _last_of_tuples(single, known), known)
+  # Whether a comma is part of a name depends on folders that other fields name.
+  for name, text in paths.items():
+    if os.path.exists(os.path.expanduser(text)) or is_kept(config, name, text):
+      _set(config, {name: text})
+    else:
+      lists[name] = lists_lib.split(takes[name], text)
   for name, values in lists.items():
     is_whole = '' not in values and len(set(values)) == len(values) > 0
     require(is_whole, name, values, 'a list of distinct values, none of them empty')
-  return config, _parsed(config, single, known), lists
+  return config, others, lists
+
+
+def _last_of_tuples(words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:
+  """The words without those of a tuple that a later word sets: absl would join the values."""
+  kept, seen = list[str](), set[str]()
+  for word in reversed(words):
+    name = ''.join(named([word]))
+    if name and name in seen and typing.get_args(known[name].type):
+      # Its value may be the next word.
+      kept = kept[: len(kept) - ('=' not in word)]
+    else:
+      kept.append(word)
+    seen.add(name)
+  return kept[::-1]
 
 
 def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:

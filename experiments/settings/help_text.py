@@ -19,7 +19,7 @@ def listing(experiments: Iterable[str]) -> str:
   lines = []
   for name in experiments:
     shipped = config_lib.shipped(name)
-    lines += [f'{name}  [{", ".join(shipped["SCALES"])}]', f'  {shipped["__doc__"].splitlines()[0]}']
+    lines += [f'{name}  [{", ".join(config_lib.scales(shipped))}]', f'  {shipped["__doc__"].splitlines()[0]}']
   return '\n'.join(lines) + '\n'
 
 

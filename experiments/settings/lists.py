@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import itertools
 import operator
-import os
 from typing import Any
 
 from experiments.settings.fields import fields, SettingsError
+from experiments.settings.grid import Settings
 
 # The most trials of a grid with lists.
 MOST = 10_000
@@ -17,10 +18,22 @@ Lists = dict[str, tuple[Any, ...]]
 
 # Fields that name files, each NAME-DIGEST once they are read.
 GIVEN = ('distribution', 'corpus_file', 'pretrained_from')
+# Fields of running.
+OF_RUNNING = (
+  'compilation_cache',
+  'debug_nans',
+  'distributed',
+  'figure',
+  'keep_checkpoints',
+  'shown_texts',
+  'time_budget',
+)
+# Fields that decide no record.
+NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records; a process has one value of the last.
 _ALONE = ('seed', *GIVEN, 'model', 'own_head', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
-# Every record names these.
+# Every record of a trial names these.
 _NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
 # What a given process or corpus sets.
 _SET_BY = {
@@ -37,6 +50,20 @@ _READERS: dict[Any, Callable[[str], Any]] = {
 }
 
 
+def is_grid(settings: Any) -> bool:
+  """True for the settings of a grid of trials, whose tables show several settings side by side."""
+  return type(settings) is Settings
+
+
+def flat(content: Mapping[str, Any], prefix: str = '') -> Iterator[tuple[str, Any]]:
+  """The fields of settings in JSON by their dotted names, with tuples for lists."""
+  for name, value in content.items():
+    if isinstance(value, dict):
+      yield from flat(value, f'{prefix}{name}.')
+    else:
+      yield prefix + name, tuple(value) if isinstance(value, list) else value
+
+
 def _decides(name: str) -> bool:
   """True if a field of a grid of trials decides the bits of some record; those that records name are left out."""
   return name in _ALONE or '.' in name and not {name, name.partition('.')[0]} & {*_RUNNING, *_NAMED}
@@ -47,10 +74,9 @@ def takes(name: str, field: dataclasses.Field) -> bool:
   return _decides(name) and field.type in _READERS and name != 'fast_compilation'
 
 
-def split(name: str, field: dataclasses.Field, text: str) -> tuple[Any, ...]:
-  """The values in a text for a field that takes a list; () if it is a single one, such as a file with a comma."""
-  is_path = name in GIVEN and os.path.exists(os.path.expanduser(text))
-  return () if is_path or ',' not in text else tuple(_value(part.strip(), field) for part in text.split(','))
+def split(field: dataclasses.Field, text: str) -> tuple[Any, ...]:
+  """The values in a text for a field that takes a list; () if it is a single one."""
+  return tuple(_value(part.strip(), field) for part in text.split(',')) if ',' in text else ()
 
 
 def _value(text: str, field: dataclasses.Field) -> Any:
@@ -82,17 +108,26 @@ def is_column(name: str) -> bool:
 def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   """The point of each of several settings: its values of the fields in which they differ, a tuple as a text.
 
-  A field that a given process or corpus sets is left out unless settings of the same one differ in it.
+  A field outside the groups is called config.NAME, unless records have it by its own name. Left out are what decides no
+  record, what each record of a trial names, and what a given process or corpus sets, unless settings of the same one
+  differ in it.
   """
   if len(grid) < 2:
     return [{} for _ in grid]
-  names = [name for name, _ in fields(type(grid[0])) if _decides(name)]
-  values = [dict(zip(names, operator.attrgetter(*names)(settings))) for settings in grid]
+  names = [name for name, _ in fields(type(grid[0]))]
+  return points_of([dict(zip(names, operator.attrgetter(*names)(one))) for one in grid], is_grid(grid[0]))
+
+
+def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dict[str, Any]]:
+  """`points` of settings that are `flat`, of a grid of trials or not; what settings lack is not in their point."""
+  decides = _decides if of_trials else lambda name: name.partition('.')[0] not in NEVER_DECIDE
 
   def differs(name: str) -> bool:
-    pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in values}
+    pairs = {(one.get(_SET_BY.get(name, '')), one.get(name)) for one in several}
     return len(pairs) > len({given for given, _ in pairs})
 
-  columns = {'config.model' if name == 'model' else name: name for name in filter(differs, names)}
+  is_alone = lambda name: '.' in name or name in ('scale', *_ALONE) and name != 'model'
+  names = [name for name in dict.fromkeys(itertools.chain(*several)) if decides(name) and differs(name)]
+  columns = {name: name if is_alone(name) else f'config.{name}' for name in names}
   plain = lambda value: str(value) if isinstance(value, tuple) else value
-  return [{column: plain(one[name]) for column, name in columns.items()} for one in values]
+  return [{columns[name]: plain(one[name]) for name in names if name in one} for one in several]

@@ -63,6 +63,11 @@ class Trial(NamedTuple):
   def methods(self) -> tuple[str, ...]:
     return self.settings.grid()[self.point]
 
+  @property
+  def other(self) -> 'Trial':
+    """The trial with the other BERT: the one before, or trial 1 for trial 0, so that several trials need no more."""
+    return self._replace(number=abs(self.number - 1))
+
   def keys(self) -> Keys:
     memory = self.point[1:] if self.point.memory_size else ()
     # JAX's seeds have 32 bits.

@@ -13,6 +13,7 @@ from experiments.analysis import figures as figures_lib, statistics
 from experiments.analysis.table import Table, table
 from experiments.records import environment, results
 from experiments.records.results import Record
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.groups import FigureSettings
@@ -56,7 +57,8 @@ def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
   made = environment.keep(workdir, environment.environment(jax.devices()))
   rows = _records(hmm, vocabulary, documents)
   records = [{**row, 'memory': memories[row['document']], 'environment': made} for row in rows]
-  results.write(workdir, [(settings, records)])
+  with locks.held(workdir, 'the merge of records', reporter):
+    results.write(workdir, [(settings, records)])
 
 
 def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray]) -> list[Record]:

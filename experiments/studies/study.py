@@ -15,10 +15,12 @@ from experiments.analysis import figures as figures_lib
 from experiments.analysis.page import content, training
 from experiments.analysis.page.content import Report
 from experiments.analysis.page.pictures import picture
+from experiments.analysis.statistics import select
 from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
-from experiments.runtime import locks, signals
+from experiments.runtime import cache, locks, signals
 from experiments.runtime.progress import Reporter
+from experiments.settings import lists
 from experiments.settings.fields import deciding, digest, SettingsError
 from hmm_jax.models.sharding import float64_device
 
@@ -55,18 +57,24 @@ class Study(NamedTuple):
     records = load(workdir, environment=True)
     if records.empty:
       return None
-    tables = self.tables(records, settings)
-    text = '\n'.join(map(as_text, tables.values()))
     # Make everything before showing it: records that do not fit are refused, and leave no table.
-    labelled = figures_lib.with_labels(records)
-    figures = {**self.figures(labelled, settings), **training.figures(labelled, settings, workdir)}
+    labelled, tables, figures = figures_lib.with_labels(records), dict[str, Table](), dict[str, Any]()
+    for number, (own, point) in enumerate(results.side_by_side(workdir, settings), start=1):
+      rows, end = select(records, **point), f'_{number}' * (number > 1)
+      if len(rows):
+        named = f'; {lists.text(point)}' if point else ''
+        made = self.tables(rows, own)
+        tables |= {name + end: each._replace(title=each.title + named) for name, each in made.items()}
+        figures |= {name + end: each for name, each in self.figures(labelled.loc[rows.index], own).items()}
+    figures |= training.figures(labelled, settings, workdir)
+    text = '\n'.join(map(as_text, tables.values()))
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
     reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
     pictures = [picture(name, figure, files.read_bytes(workdir / f'{name}.svg')) for name, figure in figures.items()]
-    report = content.report(workdir, settings.experiment, records, tables, pictures)
+    report = content.report(workdir, settings, records, tables, pictures)
     write_page([report], workdir / 'report.html', reporter)
     return report
 
@@ -96,7 +104,8 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-    results.begin(workdir, [settings])
+    with locks.held(workdir, 'the merge of records', reporter):
+      results.begin(workdir, [settings])
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     named, made = parts(settings), dict[str, Row]()
     # First the parts that no other process works on, then the rest.
@@ -106,6 +115,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
           continue
         # JAX swallows what a handler raises inside its own callbacks.
         signals.raise_if_stopped()
+        cache.drop_programs_near_limit()
         make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
         if content := _read_or_made(folder / name, make, waits, workdir, reporter):
           made[name] = content
@@ -167,5 +177,5 @@ def _on_float64_device() -> Iterator[None]:
 
 
 def _id(settings: Any) -> str:
-  """The id of settings: a digest of those that decide records, which the fields in `results.OF_RUNNING` do not."""
-  return digest([{name: value for name, value in deciding(settings).items() if name not in results.OF_RUNNING}])
+  """The id of settings: a digest of those that decide records."""
+  return digest([{name: value for name, value in deciding(settings).items() if name not in lists.NEVER_DECIDE}])

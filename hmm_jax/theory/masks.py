@@ -179,7 +179,8 @@ def _pasts(
 
   J of k + 1 masks is A^T J, times the columns of W entry by entry. Marginals are A^T J and those of the last mask.
   """
-  law, moves, emission_matrix = (np.asarray(field, np.result_type(field, np.float64)) for field in hmm)
+  # Fractions stay, all else becomes float64.
+  law, moves, emission_matrix = (field.astype(np.result_type(field, np.float64)) for field in map(np.asarray, hmm))
   columns = law[:, None] * emission_matrix
   while True:
     columns = compressed(columns)

@@ -140,8 +140,9 @@ def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
   """A dot is an independent value; the caption counts these."""
   figure, axes, *_ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials))
   assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}'
-  dots = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.']
-  bars = [list(bar.get_segments()[0][:, 1]) for container in axes.containers for bar in container.lines[2]]
+  dots = [each for line in axes.lines if line.get_marker() == '.' for each in np.split(line.get_ydata(), 3)]
+  of_lines = [bar for container in axes.containers for bar in container.lines[2]]
+  bars = [list(segment[:, 1]) for bar in of_lines for segment in bar.get_segments()]
   assert (len(dots), len(bars)) == ((12, 0) if num_trials < 5 else (0, 12))
   # The record of the head on BERT at the largest size.
   values = [67, 68, 69, 67, 68][:num_trials]
@@ -157,7 +158,8 @@ def test_nothing_is_clipped():
   points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
   # The mark of |H| = |X| runs from edge to edge.
   assert all(axes.bbox.padded(1).contains(*point) for point in points)
-  tops = [bar.get_segments()[0][1][1] for container in axes.containers for bar in container.lines[2]]
+  bars = [bar for container in axes.containers for bar in container.lines[2]]
+  tops = [segment[1][1] for bar in bars for segment in bar.get_segments()]
   assert max(axes.get_yticks()) <= max(tops) == 100 < axes.get_ylim()[1]
 
 

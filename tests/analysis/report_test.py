@@ -40,7 +40,7 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   records = [row | {'accuracy': 0.3 + 0.2 * row['trial']} for row in prompt_records(num_trials=4)]
   for row in (row for row in records if row['method'] == 'prompt'):
     row['accuracy'] += gains[row['num_states']][row['trial']]
-  (differences,) = contrasts.of_protocol(statistics.by_place(statistics.with_unit(frame(records)))).values()
+  (differences,) = contrasts.of_protocol(statistics.fits_by_place(frame(records)), 'trial').values()
   for point, found in differences.items():
     assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.point.num_states], 0).pvalue)
   (row, *_) = _table('differences', records)
@@ -153,7 +153,7 @@ def test_the_table_compares_memory_with_vanilla():
 
 def test_contrasts_are_those_that_were_run_on_bert():
   """A bag of words, which reads no model, is compared with the method on BERT."""
-  titles = lambda records: set(contrasts.of_protocol(statistics.by_place(statistics.with_unit(frame(records)))))
+  titles = lambda records: set(contrasts.of_protocol(statistics.fits_by_place(frame(records)), 'task'))
   assert titles(cell_records()) == {'attention - head', 'prompt + attention - attention'}
   assert not titles([row for row in memory_records() if row['model'] == 'exact'])
   control = {'method': 'attention_constant', 'model': 'exact', 'accuracy': 0.0}

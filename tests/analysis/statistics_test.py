@@ -1,5 +1,6 @@
 """Statistics of records beside scipy's tests, closed testing and permutations that are enumerated."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -15,6 +16,18 @@ def _run(accuracies, **fields):
   """A run's records of accuracies: those of as many tasks of one HMM, unless `fields` say what they are of."""
   usual = dict(num_states=4, memory_size=0, num_cells=0, trial=0, task=range(len(accuracies)))
   return statistics.with_unit(pd.DataFrame({**usual, 'accuracy': accuracies, **fields}))
+
+
+def _values(run):
+  """The accuracies of a run of one distribution, by trial and task."""
+  (fits,) = statistics.fits_by_place(run.assign(model='bert', method='head')).values()
+  return fits['bert', 'head']
+
+
+def _difference(first, second, unpaired=False):
+  """A run's accuracy minus that of another; the unit is that of both together."""
+  difference = statistics.unpaired_difference if unpaired else statistics.paired_difference
+  return difference(_values(first), _values(second), statistics.unit_of(pd.concat([first, second])))
 
 
 def _assert_is(found, expected):
@@ -39,7 +52,7 @@ def test_the_interval_of_a_share_is_within_0_and_100():
   found = statistics.percent(shares, 'accuracy')
   assert found.ends == pytest.approx((low, 100)) and str(found) == f'80.0 [{low:.1f}, 100.0]'
   assert statistics.percent_interval([0.0, 3, 0]).ends == pytest.approx((0, 5.3), abs=0.01)
-  gain = statistics.paired_difference(shares, _run([0.4, 0.0, 0.1], trial=range(3)))
+  gain = _difference(shares, _run([0.4, 0.0, 0.1], trial=range(3)))
   assert gain.ends[1] > 100
 
 
@@ -55,10 +68,12 @@ def test_tasks_of_several_trials_are_averaged_first():
 
 
 def test_pairs_are_of_one_task_of_one_distribution():
-  """The test is scipy's of pairs, of the tasks that both have at the same distribution."""
+  """The test is scipy's of pairs, of the tasks that both have; tasks of one trial are averaged if there are several."""
   head = _run([0.6, 0.7, 0.65, 0.9])
-  prompt = pd.concat([_run([0.8, 0.75, 0.9]), _run([0.1, 0.2], num_states=8)])
-  _assert_is(statistics.paired_difference(prompt, head), scipy.stats.ttest_rel((80, 75, 90), (60, 70, 65)))
+  _assert_is(_difference(_run([0.8, 0.75, 0.9]), head), scipy.stats.ttest_rel((80, 75, 90), (60, 70, 65)))
+  tasks = dict(trial=[0, 0, 1, 2], task=[0, 1, 0, 0])
+  of_trials = _difference(_run([0.5, 0.7, 0.9, 0.8], **tasks), _run([0.4, 0.4, 0.5, 0.5], **tasks))
+  _assert_is(of_trials, scipy.stats.ttest_1samp((20, 40, 30), 0))
 
 
 @pytest.mark.parametrize('first', [(0.9, 0.95, 0.99, 0.7, 0.82), (1.0, 1.0, 1.0, 1.0)], ids=['spread', 'always right'])
@@ -69,7 +84,7 @@ def test_unpaired_difference_is_welchs(first):
   head = _run([0.8, 0.5, 0.61, 0.71], trial=[0, 1, 2, 2])
   attention = _run(first, trial=range(len(first)))
   expected = scipy.stats.ttest_ind(100 * np.array(first), [80, 50, 66], equal_var=False)
-  _assert_is(statistics.unpaired_difference(attention, head), expected)
+  _assert_is(_difference(attention, head, unpaired=True), expected)
 
 
 def test_a_stratified_interval_covers_although_strata_differ():
@@ -86,8 +101,8 @@ def test_a_stratified_interval_covers_although_strata_differ():
 def test_fewer_than_three_units_or_no_spread_leave_only_a_mean():
   """Neither a half-width, nor a p-value, nor a difference that could be detected."""
   one, many, same = _run([0.75]), _run([0.5, 0.6, 0.7]), _run([0.25] * 3)
-  paired, unpaired = statistics.paired_difference, statistics.unpaired_difference
-  differences = [unpaired(one, many), unpaired(many, one), unpaired(same, same), paired(many[:2], same)]
+  unpaired = functools.partial(_difference, unpaired=True)
+  differences = [unpaired(one, many), unpaired(many, one), unpaired(same, same), _difference(many[:2], same)]
   assert [found.mean for found in differences] == pytest.approx([15, -15, 0, 30])
   for found in (*differences, statistics.mean_interval([0.1] * 3)):
     assert not found.half_width > 0 and np.isnan([found.p_value, found.minimum_effect(0.05)]).all()
@@ -107,7 +122,7 @@ def test_holm_is_closed_testing():
 def test_the_detectable_difference_is_found_with_that_probability(several):
   """Power at it, as an integral over the sample's spread, is 0.8 at the level."""
   level, accuracies, degrees = 0.05 / 7, np.linspace(0.5, 0.8, several) ** 2, several - 1
-  found = statistics.paired_difference(_run(accuracies), _run([0.2] * several))
+  found = _difference(_run(accuracies), _run([0.2] * several))
   shift = found.minimum_effect(level) * np.sqrt(several) / (100 * np.std(accuracies, ddof=1))
   critical = scipy.stats.t.isf(level / 2, degrees)
   missed = lambda s: scipy.stats.norm.cdf(critical * s - shift) - scipy.stats.norm.cdf(-critical * s - shift)

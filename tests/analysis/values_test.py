@@ -1,6 +1,7 @@
 """Records that differ in fields of settings: their rows, their differences, and the figure against a field."""
 
 from figures_cases import figure_settings, lines_by_label, prompt_records
+import pandas as pd
 from pandas import DataFrame as frame
 import pytest
 import scipy.stats
@@ -48,6 +49,40 @@ def test_seeds_are_not_compared():
   tables = _tables(records.assign(accuracy=records['accuracy'] + 0.01 * records['seed']))
   assert 'values' not in tables and [*tables['accuracy']['seed']] == ['0', '1']
   assert 'prompt.length' not in tables['accuracy']
+
+
+def _of_trials(num_trials, **fields):
+  """Records of HMMs at values of fields that change their draw, in which prompts lose 1, 3, 9, ... points by trial."""
+  rows = frame(prompt_records(num_trials)).query("num_states == 10 and model == 'bert'")
+  by_value = [
+    rows.assign(**{name.replace('__', '.'): value}, accuracy=rows['accuracy'] - loss * 3 ** rows['trial'] / 100)
+    for name, values in fields.items()
+    for loss, value in enumerate(values)
+  ]
+  return pd.concat(by_value)
+
+
+def test_hmms_of_other_draws_are_not_paired_by_task():
+  """Two temperatures are two HMMs: one of each gives no test, and trials of one number are paired."""
+  temperatures = dict(hmm__emission_temperature=(0.01, 0.5))
+  one, several = (_tables(_of_trials(count, **temperatures)) for count in (1, 4))
+  assert 'values' not in one and 'values' not in several
+  assert [*one['values_of_draws']['difference']] == ['-1.0', '-1.0'] and 'p, Holm' not in one['values_of_draws']
+  assert [*several['values_of_draws']['n']] == ['4', '4']
+  losses = statistics.mean_interval([-1.0, -3, -9, -27])
+  assert [*several['values_of_draws']['difference']] == [str(losses)] * 2
+  assert [*several['values_of_draws']['p, Holm']] == [f'{losses.p_value:.2g}'] * 2
+
+
+def test_given_processes_are_compared_by_trials_unpaired():
+  """Their trials are pretraining seeds, which are no pairs."""
+  records = _of_trials(4, distribution=('mess3-0123456789ab', 'ginc-0123456789ab'))
+  found = _tables(records)['values_of_draws'].iloc[0]
+  means = [
+    of.groupby('trial')['accuracy'].mean() for _, of in records.query("method == 'head'").groupby('distribution')
+  ]
+  expected = scipy.stats.ttest_ind(*means, equal_var=False)
+  assert found['p, Holm'] == f'{expected.pvalue:.2g}' and found['difference'].startswith('-10.0')
 
 
 def _drawn(records):

@@ -55,7 +55,8 @@ class Bench:
   def run(self, workdir, **how):
     """Start the run in a workdir."""
     fields = [f'--config.{field}' for field in self.fields]
-    shared = [f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}', f'--workdir={workdir}']
+    shared = ['--config.pretrained=', '--config.fast_compilation', f'--workdir={workdir}']
+    shared += [f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}']
     return Run(['--config=prompt_vs_head:smoke', *fields, *shared], self.directory / 'logs', **how)
 
   def moment(self, phase, signal):

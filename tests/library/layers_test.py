@@ -228,3 +228,7 @@ def test_pictures_show_the_numbers():
   np.testing.assert_allclose(ax.patches[0].get_bbox().intervaly, [0.1, 0.5])
   with pytest.raises(ValueError, match=r'table has \(1, 2, 3, 4\); valid is'):
     hj.plots.layers({'table': (1, 2, 3, 4)})
+  with pytest.raises(ValueError, match='table has .*; valid is'):
+    hj.plots.layers({'table': (3, 1, 2)})
+  # A mean of equal numbers, out of their range by a rounding.
+  hj.plots.layers({'bert': {'layer_1': (np.nextafter(0.1, 1), 0.1, 0.1)}, 'table': (np.nextafter(0.1, 0), 0.1, 0.1)})

@@ -18,6 +18,7 @@ from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
+from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -88,6 +89,23 @@ def test_given_data_replace_draws(tmp_path):
   distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
+
+
+def test_a_comma_may_be_part_of_a_name(tmp_path):
+  """Of a file that is there, or of which the workdir has a copy, by its name or its reference; else it is a list."""
+  file = _written(tmp_path / 'my,own.json', processes.mess3())
+  settings = _resolved(tmp_path, distribution=file)
+
+  def parsed(word):
+    words = ['main', '--config=prompt_vs_head', f'--config.distribution={word}', f'--workdir={tmp_path}']
+    _, config, lists = config_lib.parse(words, registry.SETTINGS, registry.GRIDS, ['run'], data.is_kept)
+    return lists.get('distribution', config.distribution)
+
+  assert parsed(file) == file
+  pathlib.Path(file).unlink()
+  assert parsed(file) == tuple(file.split(','))
+  data.keep(settings, tmp_path)
+  assert [parsed(word) for word in (file, settings.distribution)] == [file, settings.distribution]
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):

@@ -20,6 +20,8 @@ _SMALL = (
   '--config.downstream.num_train=64',
   '--config.prompt.num_epochs=1',
   '--config.head.num_epochs=1',
+  '--config.pretrained=',
+  '--config.fast_compilation',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
 _ONE_SIZE = '--config.num_states=4'

@@ -88,6 +88,22 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeypatch):
+  """Neither a lock nor a file is made; a folder that lacks a model is refused."""
+  settings, directory = finished.trial.settings, finished.pretrained_directory
+  before = files.tree(directory).keys()
+  monkeypatch.setattr(pretraining.storage, 'is_read_only', lambda _: True)
+  monkeypatch.setattr(pretraining.locks, 'held', lambda *_: pytest.fail('takes a lock'))
+  monkeypatch.setattr(pretraining.storage.tempfile, 'TemporaryFile', lambda dir: (dir / 'no' / 'file').touch())
+  assert pretraining.pretrained_params(settings, None, (), None, directory, QUIET)
+  assert files.tree(directory).keys() == before
+  of_folder = dataclasses.replace(settings, pretrained=str(directory.parent))
+  pretraining.check_machine(of_folder)
+  with pytest.raises(SettingsError, match='^pretrained is .*; valid is a writable directory'):
+    pretraining.check_machine(dataclasses.replace(of_folder, seed=1))
+
+
+@pytest.mark.slow
 def test_parameters_along_a_pretraining_are_its_own(finished):
   """At its last step those that it ends with, bit by bit, and others before it."""
   settings, key = finished.trial.settings, finished.trial.keys().pretraining

@@ -1,7 +1,11 @@
 """Merged records: what stands beside them, and what is refused."""
 
+import json
+import re
+
 import jax
 import pytest
+from run_cases import run_command
 from settings_cases import settings_of
 
 from experiments.records import environment, files, load, results
@@ -23,14 +27,48 @@ def test_records_name_their_schema_and_experiment(tmp_path):
   assert results.changed([recorded], [_benchmark(seed=1)]) == ['seed 0 (here 1)']
 
 
-def test_no_record_stands_beside_settings_of_others(tmp_path, monkeypatch):
-  """A failure while the records of other settings are replaced leaves none; of the same settings, those of before."""
+def _ratios(workdir):
+  """The ratio of each record, and of which number of rounds it is."""
+  return [(record['ratio'], record.get('config.repeats')) for record in results.load(workdir)]
+
+
+def test_records_of_other_settings_stay(tmp_path):
+  """With a column for each field in which settings differ; settings that are merged again replace their own records."""
+  for ratio, repeats in ((2.0, 5), (3.0, 6), (4.0, 5)):
+    results.write(tmp_path, [(_benchmark(repeats=repeats), [{'ratio': ratio}])])
+  assert _ratios(tmp_path) == [(4.0, 5), (3.0, 6)]
+  results.write(tmp_path, [(_benchmark(repeats=5, seed=1), [{'ratio': 5.0}])])
+  assert _ratios(tmp_path) == [(5.0, 5), (4.0, 5), (3.0, 6)]
+  assert [config['seed'] for config in results.configs(tmp_path)] == [1, 0, 0]
+
+
+def test_a_run_that_has_begun_leaves_records_to_their_settings(tmp_path):
+  """Records get the column when other settings are put beside theirs, and no other run takes them for its own."""
+  results.write(tmp_path, [(_benchmark(repeats=5), [{'ratio': 2.0}])])
+  for repeats in (6, 5):
+    results.begin(tmp_path, [_benchmark(repeats=repeats)])
+    assert _ratios(tmp_path) == [(2.0, 5)]
+  results.write(tmp_path, [(_benchmark(repeats=6), [{'ratio': 3.0}])])
+  assert _ratios(tmp_path) == [(3.0, 6), (2.0, 5)]
+
+
+def test_a_failure_leaves_the_records_of_before(tmp_path, monkeypatch):
+  """Of the same settings and of others."""
   results.write(tmp_path, [(_benchmark(), [{'ratio': 2.0}])])
   monkeypatch.setattr(files.os, 'replace', None)
-  for seed, kept in ((0, [2.0]), (1, [])):
+  for repeats in (5, 6):
     with pytest.raises(TypeError):
-      results.write(tmp_path, [(_benchmark(seed=seed), [{'ratio': 3.0}])])
-    assert [record['ratio'] for record in results.load(tmp_path)] == kept
+      results.write(tmp_path, [(_benchmark(repeats=repeats), [{'ratio': 3.0}])])
+    assert [record['ratio'] for record in results.load(tmp_path)] == [2.0]
+
+
+def test_settings_that_cannot_be_read_keep_their_records(tmp_path):
+  """They may be of another version."""
+  results.write(tmp_path, [(_benchmark(repeats=5), [{'ratio': 2.0}])])
+  content = json.loads((tmp_path / 'config.json').read_text())
+  (tmp_path / 'config.json').write_text(json.dumps({**content, 'field_of_another_version': 1}))
+  results.write(tmp_path, [(_benchmark(repeats=6), [{'ratio': 3.0}])])
+  assert _ratios(tmp_path) == [(3.0, 6), (2.0, 5)]
 
 
 def test_settings_and_records_of_another_schema_are_refused(tmp_path):
@@ -41,6 +79,24 @@ def test_settings_and_records_of_another_schema_are_refused(tmp_path):
   files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, {}])
   with pytest.raises(SettingsError, match='schema version of .*results.jsonl'):
     results.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'damage',
+  [{'others': None}, {'others': 'x'}, {'others': [1, 2]}, {'others': [{}]}, {'scale': None}, {'experiment': 3}],
+)
+@pytest.mark.parametrize('mode', ['run', 'status', 'report', 'merge', 'verify'])
+def test_damaged_settings_are_refused_in_a_sentence(tmp_path, mode, damage):
+  """In every mode, before anything is written."""
+  settings = settings_of('smoke', models=('exact',), methods=('head',))
+  results.write(tmp_path, [(settings, [{'accuracy': 1.0, 'trial_id': 'x'}])])
+  content = json.loads((tmp_path / 'config.json').read_text())
+  (tmp_path / 'config.json').write_text(json.dumps(content | damage))
+  before = files.tree(tmp_path).keys()
+  of_grid = ['--config=prompt_vs_head:smoke', '--config.models=exact', '--config.methods=head'] * (mode != 'verify')
+  code, _, error = run_command(*of_grid, f'--mode={mode}', f'--workdir={tmp_path}')
+  assert code == 2 and re.fullmatch('error: .*config.json is damaged; valid are .*\n', error), error
+  assert files.tree(tmp_path).keys() == before
 
 
 def test_records_are_a_frame_with_their_environment(tmp_path):

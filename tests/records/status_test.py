@@ -3,6 +3,9 @@
 import contextlib
 import os
 import re
+import socket
+import subprocess
+import sys
 import time
 
 import jax
@@ -11,7 +14,7 @@ from run_cases import add_record, exact_settings, lock_elsewhere, OTHER, QUIET
 
 from experiments import main as main_lib
 from experiments.pipeline import pretraining, queue, sweep
-from experiments.records import failures, files
+from experiments.records import failures, files, status
 from experiments.runtime import distributed, exit_status, signals
 from hmm_jax._support import nan_guard
 
@@ -82,13 +85,24 @@ def test_a_stopped_run_starts_no_other_trial(grid, runs, tmp_path, monkeypatch, 
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
 
 
+def test_a_process_of_this_host_that_is_gone_does_not_run(tmp_path):
+  """Though it renewed its lock a moment ago; one that lives does."""
+  (folder,) = sweep.folders([exact_settings(num_states=(4,))], tmp_path)
+  path = lock_elsewhere(folder.directory)
+  with subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE) as process:
+    path.write_text(path.read_text().replace('pid=42', f'pid={process.pid}').replace('node7', socket.gethostname()))
+    assert status.state(folder).startswith(f'running in process {process.pid} on ')
+    process.communicate(b'\n')
+  assert status.state(folder).startswith(f'stale since process {process.pid} on ')
+
+
 def test_the_status_of_every_trial_is_printed(tmp_path, monkeypatch, capsys):
   """Done, running or stale and by whom, failed and why, or missing; no device is looked at, and nothing is written.
 
   The reason is shown as it is, and one that lacks its time or is of other types is unknown.
   """
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.models=exact', '--config.methods=head']
-  flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1']
+  flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1', '--config.fast_compilation']
   grid = sweep.folders([exact_settings(num_states=(4, 6, 8, 10, 12, 14))], tmp_path)
   done, runs, stale, failed, odd, _ = grid
   add_record(done)

@@ -1,5 +1,6 @@
 """SIGTERM and SIGINT: what stops, when, with which exit status, what is kept, and that nobody is left behind."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -35,6 +36,24 @@ def test_a_stop_is_put_off():
       done.append(signals.is_stopping())
     done.append('outer')
   assert done == [True, 'outer']
+
+
+def test_a_stop_inside_of_a_callback_is_silent_and_comes_later(capsys):
+  """Python cannot raise there; all else that it cannot raise is reported."""
+
+  def at_collection(*_):
+    gc.callbacks.remove(at_collection)
+    if not signals.is_stopping():
+      _tell()
+    raise ZeroDivisionError
+
+  with pytest.raises(signals.Stopped), signals.answered():
+    for _ in range(2):
+      gc.callbacks.append(at_collection)
+      gc.collect()
+    signals.raise_if_stopped()
+  printed = capsys.readouterr().err
+  assert 'Stopped' not in printed and 'ZeroDivisionError' in printed
 
 
 INSIDE = """

@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.own import data
 from experiments.settings import config as config_lib
 from experiments.settings.fields import Group, setting, SettingsError
 from experiments.settings.trial import trial_numbers
@@ -52,11 +53,11 @@ def test_a_field_takes_only_its_type_and_range(field, taken, refused):
 def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
   """A config may hold anything else: the settings refuse it by the field's dotted name."""
   shipped = config_lib.shipped(experiment)
-  for scale in shipped['SCALES']:
-    settings = registry.from_config(shipped['get_config'](scale))
+  for scale in config_lib.scales(shipped):
+    settings = registry.from_config(config_lib.at_scale(shipped, scale))
     assert (settings.experiment, settings.scale) == (experiment, scale)
   for name, _ in config_lib.fields(registry.SETTINGS[experiment]):
-    config = shipped['get_config']('smoke')
+    config = config_lib.at_scale(shipped)
     with config.ignore_type():
       config.update_from_flattened_dict({name: b'bytes'})
     with pytest.raises(SettingsError, match=rf"^{name} is b'bytes'; valid is "):
@@ -66,7 +67,7 @@ def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
 def test_lists_may_have_spaces_and_flags_be_unset():
   words = '--config.methods=head , prompt', '--config.debug_nans', '--noconfig.debug_nans'
   _, config, _ = config_lib.parse(
-    ['main', '--config=prompt_vs_head', *words], registry.SETTINGS, registry.GRIDS, ['run']
+    ['main', '--config=prompt_vs_head', *words], registry.SETTINGS, registry.GRIDS, ['run'], data.is_kept
   )
   settings = registry.from_config(config)
   assert settings.methods == ('head', 'prompt') and not settings.debug_nans

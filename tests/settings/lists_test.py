@@ -3,6 +3,7 @@
 import copy
 import functools
 import operator
+import re
 
 import pytest
 from settings_cases import config_of, settings_of
@@ -115,6 +116,31 @@ def test_grids_that_cannot_run_are_refused(words, says):
   """By the point, or the field, or the size."""
   with pytest.raises(SettingsError, match=says):
     _grid(*words.split())
+
+
+def test_of_a_field_that_is_named_twice_the_last_value_counts():
+  """Of a tuple too, and of a list of values."""
+  words = ['num_states=4', 'seed=1,2', 'prompt.length=3', 'num_states=(6,8)', 'prompt.length=5', 'seed=7']
+  (settings,) = _grid(*words)
+  assert (settings.num_states, settings.prompt.length, settings.seed) == ((6, 8), 5, 7)
+  words = ['main', '--config.methods', "('head',)", '--config.methods', "('prompt',)"]
+  config, others, _ = config_lib.override(config_of('smoke'), words, registry.SETTINGS, registry.GRIDS)
+  assert (config.methods, others) == (('prompt',), ['main'])
+
+
+@pytest.mark.parametrize(
+  ('field', 'meant'),
+  [
+    ('tuning.learning_rate', ['pretrain', 'head', 'finetune', 'prompt', 'attention']),
+    ('prompt.lenght', ['prompt.length']),
+  ],
+)
+def test_unknown_fields_are_answered_by_all_of_their_last_name(field, meant):
+  """Or by one that is spelled alike."""
+  with pytest.raises(SettingsError) as refused:
+    _grid(f'{field}=1')
+  named = re.findall(r'--config\.([\w.]+)', str(refused.value))
+  assert named == [field, *(name if '.' in name else f'{name}.learning_rate' for name in meant)]
 
 
 def test_only_grids_of_trials_take_lists():

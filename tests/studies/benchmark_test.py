@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(**changes):
-  return settings_of('smoke', 'benchmark', **changes)
+  return settings_of('smoke', 'benchmark', **dict(num_states=(4,)) | changes)
 
 
 def test_contenders_take_turns_and_a_failing_one_is_skipped(monkeypatch):
@@ -71,7 +71,8 @@ def test_the_flops_of_a_step_are_six_for_each_parameter_and_token():
 def test_a_run_without_torch_records_all_else(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, 'torch', None)
   monkeypatch.delitem(sys.modules, 'experiments.studies.hugging_face', raising=False)
-  assert finished_study(benchmark.STUDY, _settings(), tmp_path).count('skipped Hugging Face') == 2
+  settings = _settings(parts=('smoothing', 'sampling', 'training', 'trial'))
+  assert finished_study(benchmark.STUDY, settings, tmp_path).count('skipped Hugging Face') == 2
   records = results.load(tmp_path)
   assert [record['part'] for record in records] == ['smoothing'] * 4 + ['sampling'] * 2 + ['training', 'trial']
   assert all(kinds_of(record) == ('benchmark',) for record in records)

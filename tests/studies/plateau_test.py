@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(**changes):
-  return settings_of('smoke', 'plateau', **dict(num_states=(4,), methods=('head', 'table')) | changes)
+  return settings_of('smoke', 'plateau', **dict(num_states=(4,), num_trials=1, methods=('head', 'table')) | changes)
 
 
 def _leaving(settings, hmm, key, steps, reporter):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
@@ -39,13 +39,13 @@ class Report(NamedTuple):
 
 def report(
   workdir: pathlib.Path,
-  experiment: str,
+  settings: Any,
   records: pd.DataFrame,
   tables: Mapping[str, Table],
   pictures: Sequence[Picture],
 ) -> Report:
   """The report of a folder; `records` have their environments."""
-  question, *paragraphs = config_lib.shipped(experiment)['__doc__'].split('\n\n')
+  question, *paragraphs = config_lib.shipped(settings.experiment)['__doc__'].split('\n\n')
   return Report(
     question,
     next((paragraph for paragraph in paragraphs if paragraph.startswith('Claim')), ''),
@@ -53,7 +53,7 @@ def report(
     [*map(_whole, tables.values()), records_table(records)],
     pictures,
     texts.of_records(records, workdir),
-    *origin.of_folder(workdir, experiment, records),
+    *origin.of_folder(workdir, settings, records),
   )
 
 

@@ -13,8 +13,8 @@ from experiments.records import files
 from experiments.records.trials import TEXTS
 from experiments.settings import lists
 
-# At most so many tasks of a text, and tokens at its [MASK], are shown.
-_MOST_TASKS, _MOST_TOKENS = 20, 10
+# At most so many tasks of a text, tokens at its [MASK], and distributions are shown.
+_MOST_TASKS, _MOST_TOKENS, _MOST_PLACES = 20, 10, 20
 
 
 class Text(NamedTuple):
@@ -26,12 +26,17 @@ class Text(NamedTuple):
 
 
 def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, list[Text]]:
-  """The texts of the first trial of each distribution that has some on file; damaged files are left out."""
+  """The texts of the first trial of each distribution that has some on file, the first of very many distributions.
+
+  Damaged files are left out.
+  """
   if 'trial_id' not in records:
     return {}
   # An id in a record, which may come from anybody, must not choose a path.
   paths, shown = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}, dict[str, list[Text]]()
   for place, rows in statistics.by_place(records).items():
+    if len(shown) == _MOST_PLACES:
+      break
     for name in rows['trial_id'].unique():
       # numpy raises unrelated exceptions for a damaged archive.
       with contextlib.suppress(Exception):

@@ -38,7 +38,8 @@ def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> Ite
   # An id in a record, which may come from anybody, must not choose a path.
   folders = files.entries(trials.pretrained_folder(settings, workdir))
   paths = {path.name: path / 'metrics.jsonl' for path in folders}
-  for place, rows in statistics.by_place(records.drop_duplicates('pretraining_id')).items():
+  of_bert = statistics.select(records, model='bert').drop_duplicates('pretraining_id')
+  for place, rows in statistics.by_place(of_bert).items():
     line = f'{place.point} {lists.text(dict(place.values))}'.strip()
     for name in rows['pretraining_id']:
       with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):

@@ -13,6 +13,7 @@ import pandas as pd
 from experiments.analysis.table import format_number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
@@ -77,7 +78,8 @@ def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -
   with jax.default_device(float64_device()):
     records = examined(problem_file.load(settings.distribution, settings.seed), settings)
   made = {'environment': environment.keep(workdir, environment.environment([float64_device()]))}
-  results.write(workdir, [(settings, [record | made for record in records])])
+  with locks.held(workdir, 'the merge of records', reporter):
+    results.write(workdir, [(settings, [record | made for record in records])])
 
 
 def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:

@@ -41,7 +41,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, value):
 
 def test_every_condition_has_a_row_for_each_hmm(tmp_path):
   """Errors of the KL that was asked for, or less for a short context; all methods of the theorem, and the controls."""
-  settings = _settings()
+  settings = _settings(models=('exact', 'bert'))
   STUDY.run(settings, tmp_path, QUIET)
   records = load(tmp_path)
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):

@@ -5,16 +5,15 @@ import functools
 import jax
 import numpy as np
 import pytest
+from settings_cases import settings_of
 from theory_cases import exact_hmm, exact_posterior
 
-from configs import theory
-from experiments.studies import registry
 from experiments.studies.theory import problems, verification
 from hmm_jax.theory import comparison
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
-SETTINGS = registry.from_config(theory.get_config('smoke'))
+SETTINGS = settings_of('smoke', 'theory')
 THEOREMS = {theorem.name: theorem for theorem in problems.THEOREMS}
 # With this number, every problem has a task with an exact tie.
 TIED = 2

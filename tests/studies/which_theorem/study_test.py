@@ -7,12 +7,10 @@ import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
 
-from configs import prompt_vs_head
 from experiments.pipeline import trial as trial_lib
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.settings.trial import trials
-from experiments.studies import registry
 from experiments.studies.which_theorem import kinds_of_tasks, study
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
@@ -38,7 +36,7 @@ def test_every_task_has_a_row(tmp_path):
 
 def test_tasks_are_those_of_prompt_vs_head():
   """HMM, inputs, labels and mu are the very arrays that a trial of it draws; labels are those of the score."""
-  (our, _), settings = trials(ONE_SIZE), registry.from_config(prompt_vs_head.get_config('smoke'))
+  (our, _), settings = trials(ONE_SIZE), settings_of('smoke')
   our_hmm, ours, state_probs = study.draw(our)
   with jax.default_matmul_precision('float32'):
     hmm, downstream = trial_lib.draw(our._replace(settings=settings))
