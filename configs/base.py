@@ -266,12 +266,14 @@ def reduce(config: ml_collections.ConfigDict) -> None:
   config.bert.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=24)
   config.pretrain.update(num_steps=40, batch_size=8, warmup_steps=10, steps_per_call=10)
   config.pretrain.update(checkpoint_every=20, measure_every=20)
+  # Rates are constants of compiled programs, which experiments share if they have the same.
+  config.pretrain.update(learning_rate=1e-3, muon_learning_rate=0.02)
   config.measure.update(num_chunks=16, num_inputs=32, num_documents=2, batch_size=16)
   config.measure.prompts = min(config.measure.prompts, 2)
-  config.downstream.update(length=9, num_train=256, num_validation=32, num_test=64)
+  config.downstream.update(length=9, num_train=64, num_validation=32, num_test=64)
   config.downstream.num_positions = min(config.downstream.num_positions, 10)
   config.prompt.length = 4
   for tuning in _schedules(config):
-    tuning.update(num_epochs=2, batch_size=8, warmup_steps=4)
+    tuning.update(num_epochs=1, batch_size=8, warmup_steps=4)
   config.restarts.update(number=2, steps_factor=2)
   config.masks.number = 3

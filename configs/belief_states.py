@@ -37,4 +37,4 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 def reduce(config: ml_collections.ConfigDict) -> None:
   """The numbers of `:smoke`."""
   base.reduce(config)
-  config.update(num_trials=1, temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))
+  config.update(num_trials=1, num_states=(6, 6), temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))

@@ -33,5 +33,5 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 def reduce(config: ml_collections.ConfigDict) -> None:
   """The numbers of `:smoke`."""
   base.reduce(config)
-  config.update(repeats=2, num_texts=10, text_length=9)
+  config.update(num_states=(6,), repeats=2, num_texts=10, text_length=9)
   config.pretrain.steps_per_call = 2

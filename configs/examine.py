@@ -1,6 +1,6 @@
 """A user's own HMM and task: which assumptions of the theorems hold, with witnesses, and what the constructions give.
 
-Command: python -m experiments.main --config=examine --config.distribution=NAME or PATH
+Command: python -m experiments.main --config=examine [--config.distribution=NAME or PATH]
 """
 
 import ml_collections

@@ -75,5 +75,5 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 def reduce(config: ml_collections.ConfigDict) -> None:
   """The numbers of `:smoke`."""
   base.reduce(config)
-  # The vanilla HMMs have 4 and 6 states.
+  # The vanilla HMMs have 4 and 6 states, as other experiments.
   config.num_states, config.memory.sizes = (2,), (2, 3)

@@ -54,4 +54,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   return config
 
 
-reduce = base.reduce
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """The numbers of `:smoke`."""
+  base.reduce(config)
+  config.num_states = (6,)

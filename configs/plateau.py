@@ -45,7 +45,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 def reduce(config: ml_collections.ConfigDict) -> None:
   """The numbers of `:smoke`."""
   base.reduce(config)
-  config.pretrain.learning_rate = 1e-3
   config.checkpoints = (20, 40)
 
 

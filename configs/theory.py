@@ -75,8 +75,8 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
 
 def reduce(config: ml_collections.ConfigDict) -> None:
   """The numbers of `:smoke`."""
-  config.verification.update(num_hmms=2, num_sequences=40, num_mutated=1, num_sequences_mutated=60, length=4)
-  config.verification.temperatures = (0.0, 0.1)
+  config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, num_sequences_mutated=60, length=4)
+  config.verification.temperatures = (0.0, 1.0)
   config.impossibility.update(num_hmms=4, length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   config.prevalence.update(num_draws=3, num_states=(10,), memory_sizes=(2,), max_nodes=200)

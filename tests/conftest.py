@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import gc
 import itertools
 from multiprocessing import forkserver
@@ -121,6 +122,19 @@ def in_float64(function, *arguments):
 
   with jax.enable_x64(True), compiling_fast():
     return jax.tree.map(np.asarray, function(*jax.tree.map(convert, arguments)))
+
+
+@pytest.fixture(scope='session')
+def reduced_run(tmp_path_factory):
+  """(experiment, scale) -> the workdir of its run with the numbers of `reduce`, one for all workers of the session."""
+  from reduced_runs import finished
+
+  folder = tmp_path_factory.getbasetemp()
+  folder = folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+  with pytest.MonkeyPatch.context() as patched:
+    # Without it the benchmark compiles a peer with a compiler that leaves threads and files.
+    patched.setenv('TORCHDYNAMO_DISABLE', '1')
+    yield functools.partial(finished, folder / 'reduced')
 
 
 @pytest.fixture(scope='module')

@@ -35,10 +35,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'
 SHARED = (
-  '--config.downstream.num_train=64',
-  '--config.prompt.num_epochs=1',
-  '--config.head.num_epochs=1',
-  '--config.attention.num_epochs=1',
   '--config.pretrained=',
   '--config.fast_compilation',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',

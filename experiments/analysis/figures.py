@@ -184,6 +184,8 @@ def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.P
   paths = {extension: stem.with_suffix(f'.{extension}') for extension in FORMATS}
   for extension, path in paths.items():
     files.write_whole(path, as_bytes(figure, extension))
+    # The layout of the first format is that of all: it takes as long as to draw.
+    figure.set_layout_engine('none')
   return list(paths.values())
 
 

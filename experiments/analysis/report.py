@@ -82,7 +82,7 @@ def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[in
 
 
 class _Cells(NamedTuple):
-  """What cells of a row show: the records of its place, and the accuracies of fits and of the majority in percent."""
+  """The content of a row: the records of its place, and the accuracies of fits and of the majority in percent."""
 
   records: pd.DataFrame
   accuracies: dict[tuple[str, str], Interval]
@@ -127,7 +127,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
 
 
 def _cells(records: pd.DataFrame, places: Places, fits: dict[Place, Fits], unit: str) -> dict[Place, _Cells]:
-  """What is shown of each place."""
+  """The content of the row of each place."""
   interval = lambda values: statistics.percent_interval(statistics.unit_percents(values, unit))
   majorities = statistics.fits_by_place(records, 'majority_accuracy')
   # All fits of a task have one majority.

@@ -183,6 +183,8 @@ def stratified(strata: Iterable[Sequence[float] | np.ndarray | pd.Series]) -> In
   Welch and Satterthwaite's. So differences between strata, such as sizes |H|, do not widen the interval.
   """
   parts = [mean_interval(values) for values in strata]
+  if not parts:
+    return mean_interval([])
   values = np.concatenate([part.values for part in parts])
   mean, errors, degrees = np.array([(part.mean, part.standard_error, part.degrees) for part in parts]).T
   shares = np.array([len(part.values) for part in parts]) / len(values)

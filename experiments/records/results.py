@@ -66,7 +66,7 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   _put(workdir, contents)
 
 
-def side_by_side(workdir: pathlib.Path, settings: Any) -> list[tuple[Any, Record]]:
+def shown_apart(workdir: pathlib.Path, settings: Any) -> list[tuple[Any, Record]]:
   """Settings whose records a study shows one after the other, each with its point: those on record.
 
   A grid of trials shows the records of all at once, under these settings.

@@ -12,7 +12,7 @@ from experiments.runtime import machine
 from experiments.settings.fields import digest
 
 # Share of the memory maps of a process after which programs are dropped; those of a trial fit into the rest.
-_MAPS_SHARE = 0.6
+_MAPS_SHARE = 0.75
 
 
 def keep_programs(setting: str) -> None:

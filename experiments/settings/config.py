@@ -222,8 +222,12 @@ def _last_of_tuples(words: list[str], known: Mapping[str, dataclasses.Field]) ->
 
 def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
   """Set fields by their dotted names; their types are checked with the settings."""
-  with config.ignore_type():
+  try:
     config.update_from_flattened_dict(values)
+  except (TypeError, ValueError):
+    # It takes longer than all else of a point.
+    with config.ignore_type():
+      config.update_from_flattened_dict(values)
 
 
 def _parsed(config: ml_collections.ConfigDict, words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:

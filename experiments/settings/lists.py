@@ -101,8 +101,11 @@ def text(point: Mapping[str, Any]) -> str:
 
 
 def is_column(name: str) -> bool:
-  """True if a column of records is of a field of settings that decides them; `model` is the name of a model there."""
-  return '.' in name or name in _ALONE and name != 'model'
+  """True if a column of records is of a field of settings that decides them; `model` is the name of a model there.
+
+  A number with a point is that of an assumption.
+  """
+  return ('.' in name and name[0].isalpha()) or (name in _ALONE and name != 'model')
 
 
 def points(grid: Sequence[Any]) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table
 
 
 def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matplotlib.figure.Figure]:
-  return {'lead': plateau.draw(with_lead(records), settings, 'lead', 'no_lead')}
+  return plateau.draw(with_lead(records), settings, 'lead', 'lead', 'no_lead')
 
 
 STUDY = plateau.STUDY._replace(tables=_tables, figures=_figures)

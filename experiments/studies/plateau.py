@@ -136,10 +136,13 @@ def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
 
 @figures_lib.styled
 def draw(
-  records: pd.DataFrame, settings: PlateauSettings, field: str = 'accuracy', level: str = 'majority_accuracy'
-) -> matplotlib.figure.Figure:
-  """A field against KL as a share of the unigram gap, a panel for each |H|; each mark is an HMM at a step."""
+  records: pd.DataFrame, settings: PlateauSettings, name: str, field: str, level: str
+) -> dict[str, matplotlib.figure.Figure]:
+  """The figure `name` of a field against KL as a share of the unigram gap: a panel for each |H|, a mark for an HMM at a
+  step. {} if no method was tuned on BERT."""
   steps = on_bert(records)
+  if steps.empty:
+    return {}
   figure, panels = figures_lib.panels(settings.figure, steps['num_states'].nunique(), sharex=True)
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
@@ -157,9 +160,11 @@ def draw(
     figures_lib.counted(counts, 'HMMs', spread=False),
   )
   figures_lib.finish(figure, records, title.capitalize(), counted, 'a mark for each HMM and step')
-  return figure
+  return {name: figure}
 
 
-STUDY = Study(
-  in_parts(_parts), tables, lambda records, settings: {'plateau': draw(records, settings)}, checks.check_grid
-)
+def _figures(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, matplotlib.figure.Figure]:
+  return draw(records, settings, 'plateau', 'accuracy', 'majority_accuracy')
+
+
+STUDY = Study(in_parts(_parts), tables, _figures, checks.check_grid)

@@ -59,7 +59,7 @@ class Study(NamedTuple):
       return None
     # Make everything before showing it: records that do not fit are refused, and leave no table.
     labelled, tables, figures = figures_lib.with_labels(records), dict[str, Table](), dict[str, Any]()
-    for number, (own, point) in enumerate(results.side_by_side(workdir, settings), start=1):
+    for number, (own, point) in enumerate(results.shown_apart(workdir, settings), start=1):
       rows, end = select(records, **point), f'_{number}' * (number > 1)
       if len(rows):
         named = f'; {lists.text(point)}' if point else ''
@@ -73,7 +73,8 @@ class Study(NamedTuple):
     reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
-    pictures = [picture(name, figure, files.read_bytes(workdir / f'{name}.svg')) for name, figure in figures.items()]
+    drawn = lambda name: (files.read_bytes(workdir / f'{name}.{extension}') for extension in ('svg', 'png'))
+    pictures = [picture(name, figure, *drawn(name)) for name, figure in figures.items()]
     report = content.report(workdir, settings, records, tables, pictures)
     write_page([report], workdir / 'report.html', reporter)
     return report

@@ -150,7 +150,8 @@ def test_the_figure_floats_each_step_between_its_stages():
   """A bar ends at its stage; beside it, a gain too, stands its change with the interval of that."""
   records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
   levels, _ = error_budget.levels(records, HEAD)
-  values = picture('budget', error_budget.figure(records, figure_settings()), b'').values.frame.set_index('line')
+  drawn = picture('budget', error_budget.figure(records, figure_settings()), b'', b'')
+  values = drawn.values.frame.set_index('line')
   for step, ((name, *_), lost) in enumerate(zip(HEAD, error_budget.lost(levels)), 1):
     interval = '[{:.4g}, {:.4g}]'.format(*0 - lost.ends[::-1])
     expected = [f'{levels[step].mean():.4g}', f'{0 - lost.mean:+.4g}', interval]

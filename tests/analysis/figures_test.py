@@ -113,7 +113,7 @@ def test_one_size_is_a_dot_plot():
   settings = dataclasses.replace(figure_settings(), paper_overlay=True)
   figure = grid_figures.figure_3_left(frame(prompt_records(num_trials=5)).query('num_states == 10'), settings)
   # Line, accuracy, row unless the line is its name, interval.
-  *fits, majority, _, paper = picture('dots', figure, b'').values.frame.to_numpy().tolist()
+  *fits, majority, _, paper = picture('dots', figure, b'', b'').values.frame.to_numpy().tolist()
   assert [row[1] for row in fits[:4]] == ['77.8', '87.8', '79.8', '92.8'] and fits[3][::2] == ['prompt, exact G', '']
   ends = scipy.stats.t.interval(0.95, 4, 77.8, scipy.stats.sem([0, 1, 2, 0, 1]))
   assert fits[0][3] == '[{:.4g}, {:.4g}]'.format(*ends)

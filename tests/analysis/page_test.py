@@ -144,7 +144,7 @@ def test_values_stand_at_given_labels_with_their_intervals():
   figure, (axes,) = figures.panels(figure_settings())
   figures.draw_line(axes, {0: np.full(5, 40.0), 1: np.arange(5.0)}, r'a \$', {'color': 'k'}, beside=20)
   axes.set_xticks([0, 1], [r'\$x', 'y'])
-  shown = picture('some', figure, figures.as_bytes(figure, 'svg'))
+  shown = picture('some', figure, figures.as_bytes(figure, 'svg'), b'')
   assert shown.values.frame.to_numpy().tolist() == [
     ['a $', '$x', '40', '[40, 40]'],
     ['a $', 'y', '2', '[0.03676, 3.963]'],
@@ -160,5 +160,5 @@ def test_values_of_bars_are_at_their_ends():
   """Sideways, too, and at names of places."""
   figure, (axes,) = figures.panels(figure_settings())
   axes.barh(['a', 'b'], [1, 2], label='share')
-  values = picture('some', figure, b'').values.frame
+  values = picture('some', figure, b'', b'').values.frame
   assert values.to_numpy().tolist() == [['share', '1', 'a'], ['share', '2', 'b']]

@@ -15,11 +15,11 @@ IN_SMALL = {
 }
 CHOSEN = [scenario for scenario in SCENARIOS if WHOLE or scenario.name in IN_SMALL]
 # A head without a prompt has the same bits however many tasks are tuned side by side; a prompt has not.
-FIELDS = ('num_trials=2', 'methods=prompt', 'figures=()', 'downstream.num_train=64', 'tasks_per_trial=2')
+FIELDS = ('num_trials=2', 'methods=prompt', 'figures=()', 'tasks_per_trial=2')
 # Some scenarios damage the checkpoints of finished models.
 BERT = ('num_states=4', 'models=bert', 'measure.num_documents=1', 'keep_checkpoints=True')
 # These sizes share main_test.py's compiled programs.
-EXACT = ('num_states=6', 'models=exact', 'head.num_epochs=1', 'prompt.num_epochs=1', 'attention.num_epochs=1')
+EXACT = ('num_states=6', 'models=exact')
 
 
 @pytest.fixture(scope='module')

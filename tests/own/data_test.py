@@ -92,7 +92,7 @@ def test_given_data_replace_draws(tmp_path):
 
 
 def test_a_comma_may_be_part_of_a_name(tmp_path):
-  """Of a file that is there, or of which the workdir has a copy, by its name or its reference; else it is a list."""
+  """The file is there, or the workdir has a copy by its name or its reference; else it is a list."""
   file = _written(tmp_path / 'my,own.json', processes.mess3())
   settings = _resolved(tmp_path, distribution=file)
 

@@ -17,9 +17,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
 _SMALL = (
   '--config=prompt_vs_head:smoke',
-  '--config.downstream.num_train=64',
-  '--config.prompt.num_epochs=1',
-  '--config.head.num_epochs=1',
   '--config.pretrained=',
   '--config.fast_compilation',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',

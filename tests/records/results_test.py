@@ -53,7 +53,7 @@ def test_a_run_that_has_begun_leaves_records_to_their_settings(tmp_path):
 
 
 def test_a_failure_leaves_the_records_of_before(tmp_path, monkeypatch):
-  """Of the same settings and of others."""
+  """Merging the same settings, or others."""
   results.write(tmp_path, [(_benchmark(), [{'ratio': 2.0}])])
   monkeypatch.setattr(files.os, 'replace', None)
   for repeats in (5, 6):

@@ -96,7 +96,7 @@ def test_a_file_may_have_a_comma_in_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('words', 'says'),
   [
-    ('downstream.num_train=30,8', '^at downstream.num_train=8: head.warmup_steps is 4; valid is below the 2'),
+    ('downstream.num_train=64,8', '^at downstream.num_train=8: head.warmup_steps is 4; valid is below the 1'),
     ('seed=1,1', r'^seed is \(1, 1\); valid is a list of distinct values'),
     ('seed=1,x', "^at seed=x: seed is 'x'; valid is an int"),
     ('figure.width=3,4', 'figure.width=3,4: .*; valid is a number'),
@@ -119,7 +119,7 @@ def test_grids_that_cannot_run_are_refused(words, says):
 
 
 def test_of_a_field_that_is_named_twice_the_last_value_counts():
-  """Of a tuple too, and of a list of values."""
+  """Scalars, tuples and lists of values alike."""
   words = ['num_states=4', 'seed=1,2', 'prompt.length=3', 'num_states=(6,8)', 'prompt.length=5', 'seed=7']
   (settings,) = _grid(*words)
   assert (settings.num_states, settings.prompt.length, settings.seed) == ((6, 8), 5, 7)

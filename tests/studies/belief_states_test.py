@@ -107,7 +107,8 @@ def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
   monkeypatch.setattr(measure, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0, 'share': 1.0}}})
   # Another process would compile other programs.
   monkeypatch.setattr(trial_lib, 'draw_distribution', lambda *_: HMM)
-  STUDY.run(_settings(num_states=(3,), temperatures=(0.01,), hmm__num_tokens=3), tmp_path, QUIET)
+  settings = _settings(num_states=(3,), temperatures=(0.01,), hmm__num_tokens=3)
+  STUDY.run(settings, tmp_path, QUIET)
   records = results.load(tmp_path)
   assert {kinds_of(record) for record in records} == {('belief_states',)}
   frame = pd.DataFrame(records)

@@ -3,11 +3,11 @@
 import numpy as np
 from oracles import float64, log_space_posterior
 import pytest
-from run_cases import finished_study
+from run_cases import finished_command
 from settings_cases import settings_of
 
 from experiments.analysis import statistics
-from experiments.records import load
+from experiments.records import load, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import example_4_1 as experiment
 from hmm_jax.distributions import example_4_1
@@ -19,20 +19,12 @@ def _settings(**changes):
   return settings_of('smoke', 'example_4_1', **changes)
 
 
-@pytest.fixture(scope='module')
-def finished(tmp_path_factory):
-  """The workdir of a finished run and what it printed."""
-  workdir = tmp_path_factory.mktemp('finished')
-  return workdir, finished_study(experiment.STUDY, _settings(num_documents=2), workdir)
-
-
 @pytest.mark.slow
-def test_records_hold_the_posterior_after_each_word(finished):
+def test_records_hold_the_posterior_after_each_word(reduced_run):
   """Each is the posterior of the memory given the words up to it, and the probabilities of reading a cell sum to 1."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
-  records = load(finished[0])
+  records = load(reduced_run('example_4_1', 'smoke'))
   assert set(records['document']) == {0, 1, 2}
-  assert 'happily' in finished[1] and (finished[0] / 'sentence.png').exists()
   for document in (0, 1):
     rows = statistics.select(records, document=document)
     tokens = example_4_1.encode(' '.join(rows['word']), vocabulary)
@@ -53,3 +45,19 @@ def test_records_hold_the_posterior_after_each_word(finished):
 def test_an_impossible_sentence_is_refused(sentence):
   with pytest.raises(SettingsError, match=f'^sentence is {sentence!r}'):
     experiment.STUDY.check(_settings(sentence=sentence))
+
+
+@pytest.mark.slow
+def test_a_second_seed_stands_beside_the_first(tmp_path):
+  """Records, tables and figures of both, those of this run first; and the report names a command for each."""
+  command = ['--config=example_4_1:smoke', f'--workdir={tmp_path}', '--config.num_documents=1']
+  finished_command(*command)
+  first = results.load(tmp_path)
+  said = finished_command(*command, '--config.seed=1')
+  assert 'seed 0 (here 1); tables, figures and results.jsonl show these too' in said
+  assert results.load(tmp_path)[-len(first) :] == first
+  seeds = load(tmp_path)['seed'].unique().tolist()
+  tables, report = ((tmp_path / name).read_text() for name in ('table.txt', 'report.html'))
+  assert seeds == [1, 0] and all(tables.count(f'holds; seed={seed}') == 1 for seed in seeds)
+  assert (tmp_path / 'sentence_2.png').exists() and report.count('<figure') == 4
+  assert report.count('--config=example_4_1:smoke') == 2

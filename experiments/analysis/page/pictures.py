@@ -13,7 +13,6 @@ import matplotlib.figure
 from matplotlib.ticker import FuncFormatter
 import numpy as np
 
-from experiments.analysis.figures import as_bytes
 from experiments.analysis.table import Table, table
 
 # A larger SVG is shown as a PNG; more values have no place.
@@ -31,9 +30,9 @@ class Picture(NamedTuple):
   places: list[np.ndarray]
 
 
-def picture(name: str, figure: matplotlib.figure.Figure, svg: bytes) -> Picture:
-  """The figure, which has been drawn as `svg`."""
-  kind, data = ('svg+xml', svg) if len(svg) <= _MOST_BYTES else ('png', as_bytes(figure, 'png'))
+def picture(name: str, figure: matplotlib.figure.Figure, svg: bytes, png: bytes) -> Picture:
+  """The figure, which has been drawn as `svg` and `png`."""
+  kind, data = ('svg+xml', svg) if len(svg) <= _MOST_BYTES else ('png', png)
   source = f'data:image/{kind};base64,{base64.b64encode(data).decode()}'
   values = [value for axes in figure.axes for value in _values(axes)][:_MOST_VALUES]
   rows, places = [row for row, _ in values], [place for _, place in values]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.statistics import holm, select, stratified
+from experiments.analysis.statistics import holm, Interval, select, stratified
 from experiments.analysis.table import format_number, Table, table
 from experiments.studies.belief_states.measure import DESIGNS
 from experiments.studies.settings import BeliefSettings
@@ -60,14 +60,17 @@ def _tests(ends: pd.DataFrame, settings: BeliefSettings) -> Table:
     for values, (which, *_) in zip(ratios, end_points)
   ]
   frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
-  frame['ratio'] = [
-    '{:.2g} [{:.2g}, {:.2g}]'.format(*bound * np.exp([mean.mean, *mean.ends]))
-    for mean, bound in zip(means, frame['expected below'])
-  ]
-  frame['p, Holm'] = holm([mean.p_value for mean in means])
-  forms = {'expected below': '{:.3g}'.format, 'p, Holm': '{:.2g}'.format}
+  frame['ratio'] = [_ratio(mean, bound) for mean, bound in zip(means, frame['expected below'])]
+  frame['p, Holm'] = [format_number(p_value, '.2g') for p_value in holm([mean.p_value for mean in means])]
+  frame['expected below'] = frame['expected below'].map('{:.3g}'.format)
   title = 'Primary end points: ratios of KL, geometric means [95% intervals over HMMs], stratified by process'
-  return table(title, frame.assign(**{name: frame[name].map(form) for name, form in forms.items()}), 4)
+  return table(title, frame[frame['ratio'] != ''], 4)
+
+
+def _ratio(mean: Interval, bound: float) -> str:
+  """The geometric mean of ratios, whose logarithms over a bound have this mean; '' of none."""
+  ratio, *ends = (format_number(bound * np.exp(value), '.2g') for value in (mean.mean, *mean.ends))
+  return f'{ratio} [{", ".join(ends)}]' if all(ends) else ratio
 
 
 def tables(records: pd.DataFrame, settings: BeliefSettings) -> dict[str, Table]:

@@ -5,7 +5,6 @@ import numpy as np
 from oracles import log_space_conditional, rows_of
 import pandas as pd
 import pytest
-from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.analysis import statistics
@@ -15,7 +14,6 @@ from experiments.studies import pages
 from experiments.studies.degradation import comparisons, models, problems
 from experiments.studies.degradation.figure import draw
 from experiments.studies.degradation.problems import Condition
-from experiments.studies.degradation.study import STUDY
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -39,11 +37,10 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, value):
     _settings(**{field: value})
 
 
-def test_every_condition_has_a_row_for_each_hmm(tmp_path):
+def test_every_condition_has_a_row_for_each_hmm(reduced_run):
   """Errors of the KL that was asked for, or less for a short context; all methods of the theorem, and the controls."""
-  settings = _settings(models=('exact', 'bert'))
-  STUDY.run(settings, tmp_path, QUIET)
-  records = load(tmp_path)
+  settings = _settings()
+  records = pd.concat([load(reduced_run('degradation', scale)) for scale in ('smoke', 'bert')])
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):
     of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task').to_dict('records')
     found = {(r['damage'], r['error'], r['level']) for r in of_theorem}

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.records import results
@@ -17,18 +16,16 @@ def _settings(**changes):
   return settings_of('smoke', 'theory', **changes)
 
 
-SETTINGS = _settings(**{'verification.temperatures': (0.0, 1.0)})
+SETTINGS = _settings()
 V = SETTINGS.verification
 # The right construction, and slips that not every theorem's problems show at this size; the records on file do.
 NOT_SEEN = {verification.CONTROL, 'keys not off V-bar', 'beta -2', 'prompt not scaled by P[H_0] / P[H_1]'}
 
 
 @pytest.fixture(scope='module')
-def records(tmp_path_factory):
+def records(reduced_run):
   """Records of every part of a finished run, by its name."""
-  workdir = tmp_path_factory.mktemp('finished')
-  study.STUDY.run(SETTINGS, workdir, QUIET)
-  found = results.load(workdir)
+  found = results.load(reduced_run('theory', 'smoke'))
   return {part: [row for row in found if row['part'] == part] for part in study.parts(SETTINGS)}
 
 
