@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.records import files
 from experiments.runtime import storage
@@ -66,15 +66,32 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   _put(workdir, contents)
 
 
-def shown_apart(workdir: pathlib.Path, settings: Any) -> list[tuple[Any, Record]]:
-  """Settings whose records a study shows one after the other, each with its point: those on record.
+class Part(NamedTuple):
+  """The records of a workdir that one of several settings asked for.
 
-  A grid of trials shows the records of all at once, under these settings.
+  Attributes:
+    settings: those that asked.
+    point: what tells them from the others, as `lists.points` has it.
+    rows: the numbers of the records.
+    absent: fields that other records have, and none of these.
   """
-  contents = [] if lists.is_grid(settings) else configs(workdir)
-  pairs = zip(contents, _points(contents, settings))
-  shown = [(read, point) for content, point in pairs if (read := _settings(content, settings))]
-  return shown if len(shown) > 1 else [(settings, {})]
+
+  settings: Any
+  point: Record
+  rows: list[int]
+  absent: set[str]
+
+
+def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
+  """The records of each settings on record that can be read, in the order of `configs`; [] unless several have some."""
+  owned, found = _owned(workdir, settings), list[Part]()
+  fields = {name for _, row in owned for name in row}
+  contents = configs(workdir)
+  for content, point in zip(contents, _points(contents, settings)):
+    rows = [number for number, (asking, _) in enumerate(owned) if asking == _asking(content)]
+    if rows and (read := _settings(content, settings)):
+      found.append(Part(read, point, rows, fields.difference(*(owned[number][1] for number in rows))))
+  return found if len(found) > 1 else []
 
 
 def _points(contents: Sequence[Record], like: Any) -> list[Record]:

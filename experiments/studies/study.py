@@ -15,7 +15,6 @@ from experiments.analysis import figures as figures_lib
 from experiments.analysis.page import content, training
 from experiments.analysis.page.content import Report
 from experiments.analysis.page.pictures import picture
-from experiments.analysis.statistics import select
 from experiments.analysis.table import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import cache, locks, signals
@@ -58,15 +57,14 @@ class Study(NamedTuple):
     if records.empty:
       return None
     # Make everything before showing it: records that do not fit are refused, and leave no table.
-    labelled, tables, figures = figures_lib.with_labels(records), dict[str, Table](), dict[str, Any]()
-    for number, (own, point) in enumerate(results.shown_apart(workdir, settings), start=1):
-      rows, end = select(records, **point), f'_{number}' * (number > 1)
-      if len(rows):
-        named = f'; {lists.text(point)}' if point else ''
-        made = self.tables(rows, own)
-        tables |= {name + end: each._replace(title=each.title + named) for name, each in made.items()}
-        figures |= {name + end: each for name, each in self.figures(labelled.loc[rows.index], own).items()}
-    figures |= training.figures(labelled, settings, workdir)
+    labelled = figures_lib.with_labels(records)
+    # The tables and figures of a grid of trials take records of several settings.
+    several = [] if lists.is_grid(settings) else results.parts(workdir, settings)
+    if several:
+      tables, figures = self._one_by_one(records, labelled, several)
+    else:
+      tables, figures = self.tables(records, settings), self.figures(labelled, settings)
+    figures = {**figures, **training.figures(labelled, settings, workdir)}
     text = '\n'.join(map(as_text, tables.values()))
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
@@ -78,6 +76,22 @@ class Study(NamedTuple):
     report = content.report(workdir, settings, records, tables, pictures)
     write_page([report], workdir / 'report.html', reporter)
     return report
+
+  def _one_by_one(
+    self, records: pd.DataFrame, labelled: pd.DataFrame, several: Sequence[results.Part]
+  ) -> tuple[dict[str, Table], dict[str, matplotlib.figure.Figure]]:
+    """The tables and figures of each of several settings, by names that end with _2 for the second."""
+    tables, figures = dict[str, Table](), dict[str, matplotlib.figure.Figure]()
+    for number, part in enumerate(several, start=1):
+      end = f'_{number}' if number > 1 else ''
+      rows, shown = (
+        frame.iloc[part.rows].drop(columns=part.absent).reset_index(drop=True) for frame in (records, labelled)
+      )
+      for name, made in self.tables(rows, part.settings).items():
+        tables[name + end] = made._replace(title=f'{made.title}; {lists.text(part.point)}')
+      for name, figure in self.figures(shown, part.settings).items():
+        figures[name + end] = figure
+    return tables, figures
 
   def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
     """Show records that anybody may have written; raise SettingsError if they do not fit."""

@@ -1,5 +1,6 @@
 """The worked example of docs/internals/house.md runs, resumes, and its table is that of its records."""
 
+import dataclasses
 import importlib
 import re
 
@@ -35,3 +36,12 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   flip(next(tmp_path.glob('parts/*/H10/records.json')))
   page.STUDY.run(settings, tmp_path, QUIET)
   assert made == [2, 10, 10] and load(tmp_path).equals(records)
+  # Another seed stands beside the first, in records and in tables.
+  other = dataclasses.replace(settings, seed=1, num_hmms=2)
+  page.STUDY.run(other, tmp_path, QUIET)
+  page.STUDY.show(other, tmp_path, QUIET)
+  both = load(tmp_path)
+  assert both['config.num_hmms'].tolist() == [2] * 4 + [3] * 6 and both['seed'].tolist() == [1] * 4 + [0] * 6
+  assert both[records.columns].iloc[4:].reset_index(drop=True).equals(records)
+  titles = re.findall('over HMMs; (.*)', (tmp_path / 'table.txt').read_text())
+  assert titles == ['seed=1 config.num_hmms=2', 'seed=0 config.num_hmms=3']
