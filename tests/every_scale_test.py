@@ -18,7 +18,9 @@ _SINGLE = ('num_states', 'model', 'method')
 _FIRST = ('trial', 'hmm', 'task')
 
 EVERY = [(name, scale) for name in registry.EXPERIMENTS for scale in config_lib.scales(reduced_runs.shipped(name))]
-RUN = [(name, scale) for name, scale in EVERY if scale not in _OF_PAPER]
+# The default scale, the first, has the numbers of `reduce` as `smoke`.
+_DEFAULT = {name: config_lib.scales(reduced_runs.shipped(name))[0] for name in registry.EXPERIMENTS}
+RUN = [(name, scale) for name, scale in EVERY if scale not in {*_OF_PAPER, _DEFAULT[name]}]
 
 
 def _is_number(value):
@@ -36,6 +38,15 @@ def test_reduced_settings_differ_in_numbers_alone(experiment, scale):
   for name in config:
     both = config[name], reduced[name]
     assert both[0] == both[1] or (all(map(_is_number, both)) and all(both) and type(both[0]) is type(both[1])), name
+
+
+@pytest.mark.parametrize('experiment', registry.EXPERIMENTS)
+def test_smoke_is_the_reduced_default(experiment):
+  """So that a run of the one is a run of the other."""
+  smoke, _ = reduced_runs.configs(experiment, 'smoke')
+  _, reduced = reduced_runs.configs(experiment, _DEFAULT[experiment])
+  assert reduced_runs.shipped(experiment)['get_config']().scale == _DEFAULT[experiment]
+  assert {**smoke.to_dict(), 'scale': _DEFAULT[experiment]} == reduced.to_dict()
 
 
 @pytest.mark.parametrize(('experiment', 'scale'), RUN)

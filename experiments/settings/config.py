@@ -76,7 +76,7 @@ def parse(
   classes: Classes,
   grids: Collection[str],
   modes: Collection[str],
-  is_kept: Callable[[str, str, str, str], bool],
+  is_kept: Callable[[str, str, str, str], bool] = lambda *field: False,
 ) -> tuple[Flags, Any, Lists]:
   """The flags, the config, None if none is needed, and the lists in its scalar fields.
 

@@ -77,7 +77,6 @@ _AFTER_A_CONFIG = (
   ('--config.scale=paper', '--config.scale', 'NAME:SCALE'),
   # Not of the type of the field.
   ('--mode=report --config.seed=1.5', 'seed', 'valid is'),
-  ('--config.num_states=4 --config.num_states=4', 'num_states', '(4, 4)'),
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
   ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', "'emission_temperature': 1000000.0"),
   ('--config.models=exact --config.head.num_epochs=2000000000', 'head.num_epochs', '2000000000'),
