@@ -49,7 +49,7 @@ LEVEL = 0.05
 Places = dict[Place, Fits]
 # Differences at each place, by title.
 ByTitle = dict[str, dict[Place, Interval]]
-# Fields that change the draw of an HMM, from the same random numbers; of a given process nothing is drawn.
+# Fields that change the HMM that a trial draws from its key.
 _OF_DRAWS = ('hmm.', 'memory.joint_')
 
 
@@ -108,8 +108,8 @@ def between_values(places: Places, unit: str) -> tuple[ByTitle, ByTitle]:
   """Differences of each method on each model from the first value of a field.
 
   First of fields that leave the HMM as it is, paired by trial and task, in this `unit`; then of fields that change it,
-  whose unit is always the trial. There trials of one number draw their HMMs from the same random numbers and are
-  paired; those of given processes are not, Welch's test. A field that does not decide the records has no difference,
+  whose unit is always the trial. There trials of one number draw their HMMs from the same key and are paired; those
+  of given processes are not, Welch's test. A field that does not decide the records has no difference,
   nor have seeds, whose HMMs are draws of one population.
   """
   on_same, on_others = ByTitle(), ByTitle()

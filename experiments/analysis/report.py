@@ -44,8 +44,7 @@ _TITLES = {
   ),
   'values_of_draws': (
     'Differences in points from the first value of a field that changes the {trial}, which no task pairs; unit of '
-    'analysis: {trial}, paired by the random numbers of its draw, or unpaired between given processes; p and '
-    'detectable as above'
+    'analysis: {trial}, paired by the key of the draw, or unpaired between given processes; p and detectable as above'
   ),
   'trends': (
     'Differences in points over the HMMs of all sizes, of each kind of text, intervals and p stratified by size, and '
