@@ -21,6 +21,8 @@ CONFIG_NAME = 'config.json'
 # Increased when the fields or paths of records change, so that no old record is misread.
 SCHEMA_VERSION = 2
 _VERSION = 'schema_version'
+# The fields that tell a fit of a trial from others.
+_FIT = 'trial_id', 'fit_id', 'task', 'model', 'method'
 # What all settings on record name.
 _NAMES = 'experiment', 'scale'
 # The field of the first settings with the others.
@@ -47,7 +49,13 @@ def write(
     names = [f'{point} {record}' for record in records]
     written += [asked_for | point | record for name, record in zip(names, records) if name not in seen]
     seen |= {*names}
-  written += [row for asking, row in _owned(workdir, settings) if asking not in asked or not replaces(row)]
+  columns = dict.fromkeys(itertools.chain(*points))
+  fit = lambda row: tuple(str(row.get(name)) for name in (*_FIT, *columns))
+  made = {fit(row) for row in written if _FIT[0] in row}
+  for asking, row in _owned(workdir, settings):
+    # Settings that cannot be read may have asked for what was made again.
+    is_replaced = (asking in asked and replaces(row)) or fit(row) in made
+    written += [] if is_replaced else [row]
   files.write_json_lines(workdir / FILE_NAME, written)
 
 
@@ -99,7 +107,16 @@ def _points(contents: Sequence[Record], like: Any) -> list[Record]:
   read = [_settings(content, like) for content in contents]
   # A version that had fewer fields wrote none of the others.
   whole = [_as_json(settings) if settings else content for settings, content in zip(read, contents)]
-  return lists.points_of([dict(lists.flat(content)) for content in whole], lists.is_grid(like))
+  plain = [{name: value for name, value in lists.flat(content) if _is_plain(value)} for content in whole]
+  return lists.points_of(plain, lists.is_grid(like))
+
+
+def _is_plain(value: Any) -> bool:
+  """True for a value that a field may have: damaged settings may hold any JSON."""
+  try:
+    return bool(json.dumps(value, allow_nan=False)) and hash(value) is not None
+  except (TypeError, ValueError):
+    return False
 
 
 def _settings(content: Record, like: Any) -> Any:

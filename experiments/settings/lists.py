@@ -122,11 +122,11 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dict[str, Any]]:
-  """`points` of settings that are `flat`, of a grid of trials or not; what settings lack is not in their point."""
+  """`points` of settings that are `flat`, of a grid of trials or not; only those that have a field can differ in it."""
   decides = _decides if of_trials else lambda name: name.partition('.')[0] not in NEVER_DECIDE
 
   def differs(name: str) -> bool:
-    pairs = {(one.get(_SET_BY.get(name, '')), one.get(name)) for one in several}
+    pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several if name in one}
     return len(pairs) > len({given for given, _ in pairs})
 
   is_alone = lambda name: '.' in name or name in ('scale', *_ALONE) and name != 'model'

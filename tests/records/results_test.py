@@ -99,6 +99,22 @@ def test_damaged_settings_are_refused_in_a_sentence(tmp_path, mode, damage):
   assert files.tree(tmp_path).keys() == before
 
 
+@pytest.mark.parametrize(
+  'damage',
+  [{'hmm': None}, {'seed': [[1]]}, {'seed': [{}]}, {'seed': float('nan')}, {'pretrain': 1e999}, {'x': {}}],
+  ids=str,
+)
+def test_settings_with_damaged_fields_keep_their_records(tmp_path, damage):
+  """They may hold any JSON; and a fit that is made again stands once."""
+  settings = settings_of('smoke')
+  rows = [dict(trial_id='x', fit_id='y', task=task, model='bert', method='head') for task in (0, 1)]
+  results.write(tmp_path, [(settings, rows)])
+  content = json.loads((tmp_path / 'config.json').read_text())
+  (tmp_path / 'config.json').write_text(json.dumps(content | damage))
+  results.write(tmp_path, [(settings, [rows[1] | {'accuracy': 1.0}])])
+  assert [(row['task'], row.get('accuracy')) for row in results.load(tmp_path)] == [(1, 1.0), (0, None)]
+
+
 def test_records_are_a_frame_with_their_environment(tmp_path):
   """A row for each record in order; of a field that both have the record's own counts."""
   there = environment.environment(jax.devices())
