@@ -43,7 +43,7 @@ _TITLES = {
     'p and detectable as above'
   ),
   'values_of_draws': (
-    'Differences in points from the first value of a field that changes the {trial}, which no task pairs; unit of '
+    'Differences in points from the first value of a field that changes the process, which no task pairs; unit of '
     'analysis: {trial}, paired by the key of the draw, or unpaired between given processes; p and detectable as above'
   ),
   'trends': (

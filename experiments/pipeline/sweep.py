@@ -7,7 +7,7 @@ import pathlib
 
 from experiments.own import code, data
 from experiments.pipeline import pretraining, queue
-from experiments.records import files, results
+from experiments.records import results
 from experiments.records.failures import Failure
 from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, exit_status, locks
@@ -79,8 +79,8 @@ def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter
 def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> str | None:
   """Merge all finished trials, by point, into the records of a workdir; return what is left, as a sentence.
 
-  Finished trials of other settings on record follow, then records of trials that have no folder. Processes that share
-  the directory take turns, and one that has lost the lock writes nothing. An object store has no locks: there
+  Finished trials of other settings on record follow, then records that lack their files. Processes that share the
+  directory take turns, and one that has lost the lock writes nothing. An object store has no locks: there
   `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with their table
   and figures.
   """
@@ -92,6 +92,5 @@ def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -
     finished, total = sum(map(len, runs[: len(grid)])), len(trials(*grid))
     if finished:
       merged = [(settings, [*itertools.chain(*records)]) for settings, records in zip(every, runs)]
-      names = {path.name for path in files.entries(workdir / 'trials')}
-      results.write(workdir, merged, lambda record: record['trial_id'] in names)
+      results.write(workdir, merged)
   return None if finished == total else f'{finished} of {total} trials are finished'

@@ -1,6 +1,6 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import itertools
@@ -29,15 +29,11 @@ _NAMES = 'experiment', 'scale'
 _OTHERS = 'others'
 
 
-def write(
-  workdir: pathlib.Path,
-  runs: Sequence[tuple[Any, list[Record]]],
-  replaces: Callable[[Record], bool] = lambda record: True,
-) -> None:
+def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> None:
   """Merge records into those of a workdir, each of `runs` settings and their records; the caller holds the lock.
 
-  Records on file stay if they are of other settings, or if `replaces` is false for them. Settings that differ in a
-  field name it in each of their records.
+  What is on file stays, but for what is made again: a fit of a trial, or all records of a study at these settings.
+  Settings that differ in a field name it in each of their records.
   """
   begin(workdir, [settings for settings, _ in runs])
   contents, settings = configs(workdir), runs[0][0]
@@ -50,12 +46,16 @@ def write(
     written += [asked_for | point | record for name, record in zip(names, records) if name not in seen]
     seen |= {*names}
   columns = dict.fromkeys(itertools.chain(*points))
-  fit = lambda row: tuple(str(row.get(name)) for name in (*_FIT, *columns))
-  made = {fit(row) for row in written if _FIT[0] in row}
+
+  def identity(row: Record) -> str:
+    fit = {name: row.get(name) for name in (*_FIT, *columns)}
+    return str(fit if _FIT[0] in row else {**row, 'environment': ''})
+
+  made = {*map(identity, written)}
   for asking, row in _owned(workdir, settings):
-    # Settings that cannot be read may have asked for what was made again.
-    is_replaced = (asking in asked and replaces(row)) or fit(row) in made
-    written += [] if is_replaced else [row]
+    # Damaged settings may have asked for the same as these do.
+    if identity(row) not in made and (_FIT[0] in row or asking not in asked):
+      written.append(row)
   files.write_json_lines(workdir / FILE_NAME, written)
 
 
@@ -91,7 +91,7 @@ class Part(NamedTuple):
 
 
 def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
-  """The records of each settings on record that can be read, in the order of `configs`; [] unless several have some."""
+  """The records of each of several settings on record that can be read and have some; [] of a single one."""
   owned, found = _owned(workdir, settings), list[Part]()
   fields = {name for _, row in owned for name in row}
   contents = configs(workdir)
@@ -99,7 +99,7 @@ def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
     rows = [number for number, (asking, _) in enumerate(owned) if asking == _asking(content)]
     if rows and (read := _settings(content, settings)):
       found.append(Part(read, point, rows, fields.difference(*(owned[number][1] for number in rows))))
-  return found if len(found) > 1 else []
+  return found if len(contents) > 1 else []
 
 
 def _points(contents: Sequence[Record], like: Any) -> list[Record]:

@@ -211,11 +211,13 @@ def _last_of_tuples(words: list[str], known: Mapping[str, dataclasses.Field]) ->
   kept, seen = list[str](), set[str]()
   for word in reversed(words):
     name = ''.join(named([word]))
-    if name and name in seen and typing.get_args(known[name].type):
-      # Its value may be the next word.
-      kept = kept[: len(kept) - ('=' not in word)]
-    else:
+    is_earlier = name and name in seen and typing.get_args(known[name].type)
+    has_value = '=' in word or (kept and not kept[-1].startswith('--'))
+    if not is_earlier or not has_value or word.startswith('--no'):
       kept.append(word)
+    elif '=' not in word:
+      # The next word is its value.
+      kept.pop()
     seen.add(name)
   return kept[::-1]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import time
@@ -61,6 +62,8 @@ class Study(NamedTuple):
     # The tables and figures of a grid of trials take records of several settings.
     several = [] if lists.is_grid(settings) else results.parts(workdir, settings)
     if several:
+      look = {name: getattr(settings, name) for name in ('figure', 'figures') if hasattr(settings, name)}
+      several = [part._replace(settings=dataclasses.replace(part.settings, **look)) for part in several]
       tables, figures = self._one_by_one(records, labelled, several)
     else:
       tables, figures = self.tables(records, settings), self.figures(labelled, settings)

@@ -80,6 +80,8 @@ _AFTER_A_CONFIG = (
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
   ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', "'emission_temperature': 1000000.0"),
   ('--config.models=exact --config.head.num_epochs=2000000000', 'head.num_epochs', '2000000000'),
+  ('--config.num_states --config.num_states=9', 'num_states', '--config.num_states=9'),
+  ('--noconfig.num_states --config.num_states=4', '--noconfig.num_states'),
   ('--config.downstream.num_train=1 --config.head.batch_size=1', 'downstream.num_train', '1'),
   ('--config.models=exact --config.methods=finetune', 'models', "('exact',)"),
   ('--config.models=exact --config.num_states=4096', 'num_states', '(4096,)'),

@@ -99,6 +99,24 @@ def test_damaged_settings_are_refused_in_a_sentence(tmp_path, mode, damage):
   assert files.tree(tmp_path).keys() == before
 
 
+def test_fits_of_a_trial_stay_until_they_are_made_again(tmp_path):
+  """Though other fits of the trial are merged, of these settings or of others."""
+  fit = lambda task, **more: dict(trial_id='x', fit_id='y', task=task, model='bert', method='head', **more)
+  results.write(tmp_path, [(settings_of('smoke'), [fit(0), fit(1)])])
+  slow = settings_of('smoke', head__learning_rate=0.02)
+  results.write(tmp_path, [(slow, [fit(0, accuracy=1.0)]), (settings_of('smoke'), [fit(1, accuracy=0.5)])])
+  found = [(row['head.learning_rate'], row['task'], row.get('accuracy')) for row in results.load(tmp_path)]
+  assert found == [(0.02, 0, 1.0), (0.01, 1, 0.5), (0.01, 0, None)]
+
+
+def test_one_of_several_settings_has_records(tmp_path):
+  """They are shown by their own settings, and not by those of a run that was killed."""
+  results.write(tmp_path, [(_benchmark(repeats=5), [{'ratio': 2.0}])])
+  results.begin(tmp_path, [_benchmark(repeats=6)])
+  (part,) = results.parts(tmp_path, _benchmark(repeats=6))
+  assert (part.settings.repeats, part.point, part.rows) == (5, {'config.repeats': 5}, [0])
+
+
 @pytest.mark.parametrize(
   'damage',
   [{'hmm': None}, {'seed': [[1]]}, {'seed': [{}]}, {'seed': float('nan')}, {'pretrain': 1e999}, {'x': {}}],

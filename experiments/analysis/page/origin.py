@@ -50,7 +50,8 @@ def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str, t
     return []
   changed = {name: some for name, (_, some) in changed_settings(experiment, configs).items()}
   are_lists = all(lists.is_column(name) and some[0][:1] != '[' for name, some in changed.items() if len(some) > 1)
-  is_product = takes_lists and are_lists and math.prod(map(len, changed.values())) == len(configs)
+  is_one_name = all(',' not in value for some in changed.values() for value in some if len(some) > 1)
+  is_product = takes_lists and are_lists and is_one_name and math.prod(map(len, changed.values())) == len(configs)
   if len(configs) > 1 and not is_product:
     return [line for one in configs[:_MOST_COMMANDS] for line in commands(experiment, [one], workdir, takes_lists)]
   words = [f'--config={experiment}:{configs[0]["scale"]}', f'--workdir={workdir}']
