@@ -109,10 +109,18 @@ def test_a_grid_has_one_command_of_lists(tmp_path):
   assert len(origin.commands('prompt_vs_head', results.configs(tmp_path / 'other'), 'x', True)) == 3
 
 
+def test_names_with_a_comma_are_in_no_list(tmp_path):
+  grid = [settings(distribution=f'{name}-0123456789ab') for name in ('p,q', 'mess3')]
+  results.begin(tmp_path, grid)
+  assert len(origin.commands('prompt_vs_head', results.configs(tmp_path), 'x', True)) == 2
+
+
 def test_damaged_texts_and_metrics_are_left_out(tmp_path):
   """As are those of ids that lead elsewhere."""
   records = load(written(tmp_path))
   assert texts.of_records(records, tmp_path) and training.figures(records, settings(), tmp_path)
+  # Without BERT its curves are another run's.
+  assert not training.figures(records.assign(model='exact'), settings(), tmp_path)
   assert not texts.of_records(records.assign(trial_id='../trials/trial4'), tmp_path)
   (tmp_path / 'trials' / 'trial4' / trials.TEXTS).write_bytes(b'no archive')
   (tmp_path / 'pretrained' / 'model4' / 'metrics.jsonl').write_text('{}')
@@ -154,6 +162,14 @@ def test_values_stand_at_given_labels_with_their_intervals():
   np.testing.assert_allclose(
     [left, top], [100 * (at[0] + 20 / 72 * figure.dpi) / figure.bbox.width, 100 - 100 * at[1] / height]
   )
+
+
+def test_a_bar_without_an_interval_has_none():
+  """As of two HMMs, which give no spread."""
+  figure, (axes,) = figures.panels(figure_settings())
+  axes.plot([0, 1], [2, 3], label='line')
+  axes.errorbar([0, 1], [2, 3], [0.5, np.nan], fmt='none', label='_line')
+  assert [*picture('some', figure, b'', b'').values.frame['95% interval']] == ['[1.5, 2.5]', '']
 
 
 def test_values_of_bars_are_at_their_ends():

@@ -123,3 +123,12 @@ def test_a_full_disk_ends_a_run(monkeypatch):
   with open('/dev/full', 'w') as full, pytest.raises(Ended):
     monkeypatch.setattr(sys, 'stdout', full)
     Reporter(rich.console.Console()).say('a line')
+
+
+def test_a_pipe_without_a_reader_ends_a_run(monkeypatch):
+  """The message says why, and not the exit status by which rich leaves."""
+  reader, writer = os.pipe()
+  os.close(reader)
+  with open(writer, 'w') as pipe, pytest.raises(Ended, match='cannot be written .Broken pipe'):
+    monkeypatch.setattr(sys, 'stdout', pipe)
+    Reporter(rich.console.Console()).say('a line')
