@@ -6,7 +6,7 @@ Configs are data. The class of settings defines what a field means and takes, an
 The scales: `small` is for a CPU with two cores. `paper` follows the paper's later text (20 pretrainings a size, 5 for
 Figure 3 right), `paper_v1` its first text (one, with 5 draws of mu), `official` its released code. `tuned` is `paper`
 with the pretraining recipe that came closest to the ideal model at the small scale (docs/findings/recipes.md).
-`evidence`, of Figure 3 alone, is `small` with several HMMs a size. `smoke` is the default scale after `reduce`, which
+`evidence` is `small` with several HMMs a size. `smoke` is the default scale after `reduce`, which
 changes only numbers: what runs, and what is drawn, is the same. Its results mean nothing.
 """
 
@@ -19,8 +19,6 @@ from hmm_jax import defaults
 SCALES = ('small', 'paper', 'paper_v1', 'official', 'tuned')
 # `small` with many HMMs and every method, for the two panels of Figure 3 alone.
 EVIDENCE = 'evidence'
-# The default scale of any experiment, after its config's `reduce`.
-SMOKE = 'smoke'
 # Scales with the paper's model, text and tasks.
 OF_PAPER = ('paper', 'paper_v1', 'official', 'tuned')
 # Scales of these that pretrain anew in every trial, as the later text does.
@@ -107,11 +105,11 @@ def start(experiment: str, scale: str) -> ml_collections.ConfigDict:
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """The defaults of a grid of trials, at one of SCALES, EVIDENCE or SMOKE; the caller sets `experiment`.
+  """The defaults of a grid of trials, at one of SCALES or EVIDENCE; the caller sets `experiment`.
 
   Raises ValueError for another scale.
   """
-  if scale not in (scales := (*SCALES, EVIDENCE, SMOKE)):
+  if scale not in (scales := (*SCALES, EVIDENCE)):
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(scales)}')
   config = start('', scale)
   for part in (_grid, _text, _pretraining, _tasks, _running):
@@ -124,8 +122,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     _official(config)
   if scale == 'tuned':
     _tuned(config)
-  if scale == SMOKE:
-    reduce(config)
   return config
 
 

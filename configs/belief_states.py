@@ -22,7 +22,7 @@ SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small`."""
+  """Return the config of `small`, the only scale."""
   config = base.get_config(scale)
   config.update(experiment='belief_states', models=('bert',), methods=('head', 'prompt'), figures=())
   config.figure = base.figure(width=5.6, height=4.4)
@@ -35,6 +35,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   config.update(num_trials=1, num_states=(6, 6), temperatures=(0.01, 0.1), num_texts=120, checkpoints=(20, 40))

@@ -31,7 +31,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   config.update(num_states=(6,), repeats=2, num_texts=10, text_length=9)
   config.pretrain.steps_per_call = 2

@@ -58,6 +58,6 @@ def get_config(scale: str = 'masks') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   config.num_states = (6,)

@@ -76,7 +76,7 @@ def _pretrained(config: ml_collections.ConfigDict) -> None:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   # Both theorems' problems of one shape, so that they share their programs.
   config.update(num_hmms=2, num_states_3_3=8, num_states_3_6=8)
   config.update(length=5, num_train=60, num_test=40, prompt_length=1)

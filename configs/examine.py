@@ -11,7 +11,7 @@ SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small`."""
+  """Return the config of `small`, the only scale."""
   config = base.start('examine', scale)
   base.thresholds(config)
   config.distribution = 'mess3'
@@ -20,5 +20,5 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   config.update(max_sequences=500, num_sampled=50, sampled_length=8)

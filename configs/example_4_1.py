@@ -20,7 +20,7 @@ SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small`."""
+  """Return the config of `small`, the only scale."""
   config = base.start('example_4_1', scale)
   config.sentence = 'The cow in the pasture rolled on the grass happily.'
   config.num_documents = 5
@@ -30,5 +30,5 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   config.update(num_documents=2, document_length=12)

@@ -13,8 +13,7 @@ and figure `lead`: test accuracy minus that of the better of `table` and `tokens
 The learning rate is a quarter of the one of other experiments at `small`. At their full rate the first BERT of each
 size stayed on the plateau; `full_rate` repeats these two.
 
-Cost: `small` takes 85 minutes of CPU time, 8.5 for each BERT; `full_rate` as much for each of its two; `smoke` half a
-minute.
+Cost: `small` takes 85 minutes of CPU time, 8.5 for each BERT; `full_rate` as much for each of its two.
 Expected at `small`, after 9,600 steps: a converged head on five marginals leads by 4.3 +- 2.9 points at |H| = 10, by
 1.6 +- 5.0 at 30, where KL is 40% of the unigram gap on average. After 600 steps it is 3.8 +- 3.4 and -8.4 +- 1.4.
 At `full_rate` KL ends at 88% and 100% of the gap, and no reader leads on the mean of the four tasks.
@@ -48,6 +47,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   config.checkpoints = (20, 40)

@@ -73,7 +73,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   # The vanilla HMMs have 4 and 6 states, as other experiments.
   config.num_states, config.memory.sizes = (2,), (2, 3)

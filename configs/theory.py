@@ -19,7 +19,7 @@ SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small`."""
+  """Return the config of `small`, the only scale."""
   config = base.start('theory', scale)
   base.thresholds(config)
   config.conditioning = 0.05
@@ -74,7 +74,7 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, num_sequences_mutated=60, length=4)
   config.verification.temperatures = (0.0, 1.0)
   config.impossibility.update(num_hmms=4, length=3, num_train=60)

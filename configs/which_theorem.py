@@ -21,7 +21,7 @@ SCALES = ('small',)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small`."""
+  """Return the config of `small`, the only scale."""
   config = base.get_config(scale)
   config.experiment = 'which_theorem'
   config.update(num_states=base.FIRST_SIZES, num_trials=7, num_trials_by_size=(7, 5, 7, 5, 5, 5, 7))
@@ -33,7 +33,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """The numbers of `:smoke`."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   config.levels.max_nodes = 200
   config.figure.dpi = 60

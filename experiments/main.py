@@ -2,7 +2,7 @@
 
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
            --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields.
-           Of a field that is given twice the last value counts
+           The last value of a repeated field counts
 --workdir  folder of records; default: runs/EXPERIMENT-SCALE; with --mode=report also several, as DIR,DIR
 --mode     run (default): make the missing records, then tables, figures and report.html
            report: redraw tables, figures and report.html from the records

@@ -109,7 +109,7 @@ def between_values(places: Places, unit: str) -> tuple[ByTitle, ByTitle]:
 
   First of fields that leave the HMM as it is, paired by trial and task, in this `unit`; then of fields that change it,
   whose unit is always the trial. There trials of one number draw their HMMs from the same key and are paired; those
-  of given processes are not, Welch's test. A field that does not decide the records has no difference,
+  of given processes are compared by Welch's test. A field that does not decide the records has no difference,
   nor have seeds, whose HMMs are draws of one population.
   """
   on_same, on_others = ByTitle(), ByTitle()
@@ -117,9 +117,10 @@ def between_values(places: Places, unit: str) -> tuple[ByTitle, ByTitle]:
     beside = {place: other for place in places if (other := place.at(column, first)) != place}
     is_drawn, is_given = column.startswith(_OF_DRAWS), column == 'distribution'
     difference = statistics.unpaired_difference if is_given else statistics.paired_difference
-    found = _from_first(places, column, first, beside, 'trial' if is_drawn or is_given else unit, difference)
+    is_other = is_drawn or is_given
     if column != 'seed':
-      (on_others if is_drawn or is_given else on_same).update(found)
+      found = _from_first(places, column, first, beside, 'trial' if is_other else unit, difference)
+      (on_others if is_other else on_same).update(found)
   return on_same, on_others
 
 

@@ -43,8 +43,8 @@ _TITLES = {
     'p and detectable as above'
   ),
   'values_of_draws': (
-    'Differences in points from the first value of a field that changes the process, which no task pairs; unit of '
-    'analysis: {trial}, paired by the key of the draw, or unpaired between given processes; p and detectable as above'
+    'Differences in points from the first value of a field that changes the process, unit of analysis: {trial}. Trials '
+    'of one number are paired, those of given processes are not; p and detectable as above'
   ),
   'trends': (
     'Differences in points over the HMMs of all sizes, of each kind of text, intervals and p stratified by size, and '

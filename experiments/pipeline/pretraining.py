@@ -18,7 +18,7 @@ from experiments.own import data
 from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files, models
 from experiments.records.trials import TrialFolder
-from experiments.runtime import locks, signals, storage
+from experiments.runtime import distributed, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
@@ -187,8 +187,9 @@ def pretrained_params(
     Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
       and a measurement if they are due.
   """
-  # Nobody writes into a folder that is read-only, so that no lock is needed to read from it.
-  if storage.is_read_only(directory) and (kept := models.load(directory, reporter)):
+  # A finished model is complete, its checksums are written last: to read it needs no lock.
+  is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
+  if is_read_only and (kept := models.load(directory, reporter)):
     return kept[1]
   num_steps, clock = settings.pretrain.num_steps, reporter.clock
   is_past = lambda: clock.is_past(settings.time_budget)

@@ -72,7 +72,9 @@ def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter
       code.digests(settings)
       found.append(settings)
     except SettingsError as error:
-      reporter.say(f'records with other settings in {workdir} are left out: {error}')
+      reporter.say(
+        f'records with other settings in {workdir} stay as they are, since their settings cannot be read: {error}'
+      )
   return found
 
 

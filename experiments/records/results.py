@@ -12,6 +12,7 @@ from experiments.records import files
 from experiments.runtime import storage
 from experiments.settings import config as config_lib, lists
 from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import Point
 
 Record = dict[str, Any]
 
@@ -21,8 +22,9 @@ CONFIG_NAME = 'config.json'
 # Increased when the fields or paths of records change, so that no old record is misread.
 SCHEMA_VERSION = 2
 _VERSION = 'schema_version'
-# The fields that tell a fit of a trial from others.
-_FIT = 'trial_id', 'fit_id', 'task', 'model', 'method'
+# A field of each record of a trial, and those that tell its fits apart at one point.
+_OF_TRIALS = 'trial_id'
+_FIT = (*Point._fields, 'trial', 'task', 'model', 'method')
 # What all settings on record name.
 _NAMES = 'experiment', 'scale'
 # The field of the first settings with the others.
@@ -36,27 +38,24 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> No
   Settings that differ in a field name it in each of their records.
   """
   begin(workdir, [settings for settings, _ in runs])
-  contents, settings = configs(workdir), runs[0][0]
-  asked, points = {*map(_asking, contents[: len(runs)])}, _points(contents, settings)
-  written, seen = list[Record](), set[str]()
+  like = runs[0][0]
+  contents = _whole(configs(workdir), like)
+  asked, points = {*map(_asking, contents[: len(runs)])}, _points(contents, like)
+  columns, rows = dict.fromkeys(itertools.chain(*points)), dict[str, Record]()
+
+  def add(row: Record) -> None:
+    """Add a row unless one of the same fit is there."""
+    fit = [row.get(name) for name in (*_FIT, *columns)]
+    rows.setdefault(str(fit if _OF_TRIALS in row else row), row)
+
   for (settings, records), point in zip(runs, points):
     asked_for = {_VERSION: SCHEMA_VERSION} | {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-    # Two runs at one point may have asked for the same record, and each for others too.
-    names = [f'{point} {record}' for record in records]
-    written += [asked_for | point | record for name, record in zip(names, records) if name not in seen]
-    seen |= {*names}
-  columns = dict.fromkeys(itertools.chain(*points))
-
-  def identity(row: Record) -> str:
-    fit = {name: row.get(name) for name in (*_FIT, *columns)}
-    return str(fit if _FIT[0] in row else {**row, 'environment': ''})
-
-  made = {*map(identity, written)}
-  for asking, row in _owned(workdir, settings):
-    # Damaged settings may have asked for the same as these do.
-    if identity(row) not in made and (_FIT[0] in row or asking not in asked):
-      written.append(row)
-  files.write_json_lines(workdir / FILE_NAME, written)
+    for record in records:
+      add(asked_for | point | record)
+  for asking, row in _owned(workdir, like):
+    if _OF_TRIALS in row or asking not in asked:
+      add(row)
+  files.write_json_lines(workdir / FILE_NAME, [*rows.values()])
 
 
 def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
@@ -68,8 +67,9 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   files.remove_partials(workdir)
   contents = [*map(_as_json, grid), *earlier(workdir, grid)]
   points = dict(zip(map(_asking, contents), _points(contents, grid[0])))
-  rows = [row | points.get(asking, {}) for asking, row in _owned(workdir, grid[0])]
-  if rows != load(workdir):
+  owned = _owned(workdir, grid[0])
+  rows = [row | points.get(asking, {}) for asking, row in owned]
+  if rows != [row for _, row in owned]:
     files.write_json_lines(workdir / FILE_NAME, rows)
   _put(workdir, contents)
 
@@ -94,7 +94,7 @@ def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
   """The records of each of several settings on record that can be read and have some; [] of a single one."""
   owned, found = _owned(workdir, settings), list[Part]()
   fields = {name for _, row in owned for name in row}
-  contents = configs(workdir)
+  contents = _whole(configs(workdir), settings)
   for content, point in zip(contents, _points(contents, settings)):
     rows = [number for number, (asking, _) in enumerate(owned) if asking == _asking(content)]
     if rows and (read := _settings(content, settings)):
@@ -102,12 +102,18 @@ def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
   return found if len(contents) > 1 else []
 
 
-def _points(contents: Sequence[Record], like: Any) -> list[Record]:
-  """The point of each of several settings on record, as `lists.points` has it, of the experiment of `like`."""
+def _whole(contents: Sequence[Record], like: Any) -> list[Record]:
+  """Settings on record with the fields that their version lacked; those that cannot be read as they are.
+
+  The experiment is that of the settings `like`.
+  """
   read = [_settings(content, like) for content in contents]
-  # A version that had fewer fields wrote none of the others.
-  whole = [_as_json(settings) if settings else content for settings, content in zip(read, contents)]
-  plain = [{name: value for name, value in lists.flat(content) if _is_plain(value)} for content in whole]
+  return [_as_json(settings) if settings else content for settings, content in zip(read, contents)]
+
+
+def _points(contents: Sequence[Record], like: Any) -> list[Record]:
+  """The point of each of several whole settings, as `lists.points` has it."""
+  plain = [{name: value for name, value in lists.flat(content) if _is_plain(value)} for content in contents]
   return lists.points_of(plain, lists.is_grid(like))
 
 
@@ -128,7 +134,7 @@ def _settings(content: Record, like: Any) -> Any:
 
 def _owned(workdir: pathlib.Path, like: Any) -> list[tuple[str, Record]]:
   """Each record on file, and what the settings that it was made for ask for; '' if it fits none."""
-  contents = configs(workdir)
+  contents = _whole(configs(workdir), like)
   points = [*zip(map(_asking, contents), _points(contents, like))]
   by_values = {str(sorted(point.items())): asking for asking, point in points}
   names = {name for _, point in points for name in point}
@@ -163,7 +169,7 @@ def _asking(content: Record) -> str:
 def earlier(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Record]:
   """The settings on record that ask for other records than these do."""
   asked = {_asking(_as_json(settings)) for settings in grid}
-  return [content for content in configs(workdir) if _asking(content) not in asked]
+  return [content for content in _whole(configs(workdir), grid[0]) if _asking(content) not in asked]
 
 
 def config(workdir: pathlib.Path) -> Record | None:
@@ -229,7 +235,7 @@ def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
 
 
 def values(configs: Sequence[Record]) -> dict[str, list[str]]:
-  """The distinct values of each field that decides records, in words, by its dotted name."""
+  """The distinct values of each field but those of running, in words, by its dotted name."""
   several = [dict(lists.flat(content)) for content in configs]
   names = [name for name in dict.fromkeys(itertools.chain(*several)) if name.split('.')[0] not in lists.OF_RUNNING]
   plain = lambda value: str([*value] if isinstance(value, tuple) else value)

@@ -30,7 +30,14 @@ _deferrals: list[None] = []
 def answered() -> Iterator[None]:
   """Handle the signals inside the block; call it in the main thread, as Python requires."""
   before = {number: signal.signal(number, _handle) for number in _ANSWERED}
-  hook, sys.unraisablehook = sys.unraisablehook, _report_unraisable
+  hook = sys.unraisablehook
+
+  def report(unraisable: Any) -> None:
+    """Ignore a stop that Python cannot raise, such as in JAX's callback at garbage collection: a poll comes later."""
+    if not isinstance(unraisable.exc_value, Stopped):
+      hook(unraisable)
+
+  sys.unraisablehook = report
   try:
     yield
   finally:
@@ -69,15 +76,6 @@ def raise_if_stopped() -> None:
   received = all_stopping()
   if received and not _deferrals:
     raise Stopped(received[0])
-
-
-def _report_unraisable(unraisable: Any) -> None:
-  """Report what Python cannot raise, but for a stop inside of a callback, such as one of JAX at garbage collection.
-
-  The run then stops where it next polls.
-  """
-  if not isinstance(unraisable.exc_value, Stopped):
-    sys.__unraisablehook__(unraisable)
 
 
 def _handle(number: int, *_: object) -> None:

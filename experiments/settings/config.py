@@ -50,7 +50,7 @@ def scales(program: Mapping[str, Any]) -> tuple[str, ...]:
   return program.get('SCALES', ()) + (_SMOKE,) * ('reduce' in program)
 
 
-def at_scale(program: Mapping[str, Any], scale: str = '') -> ml_collections.ConfigDict:
+def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collections.ConfigDict:
   """The config of a config file at one of its scales, by default its own.
 
   Raises ValueError for another scale, unless the file has no SCALES.
@@ -61,10 +61,10 @@ def at_scale(program: Mapping[str, Any], scale: str = '') -> ml_collections.Conf
     scale: one of `scales`.
   """
   valid = scales(program)
-  if scale and 'SCALES' in program and scale not in valid:
+  if scale is not None and 'SCALES' in program and scale not in valid:
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(valid)}')
   if scale != _SMOKE or 'reduce' not in program:
-    return program['get_config'](*filter(None, [scale]))
+    return program['get_config'](*[scale] * (scale is not None))
   config = program['get_config']()
   program['reduce'](config)
   config.scale = scale
@@ -156,7 +156,7 @@ def override(
 ) -> tuple[ml_collections.ConfigDict, list[str], Lists]:
   """The config with the fields that words of a command line set, --config.FIELD=VALUE, other words, and the lists.
 
-  Of a field that is named twice the last value counts. A comma in the name of a file that exists or `is_kept` is part
+  The last value of a repeated field counts. A comma in the name of a file that exists or `is_kept` is part
   of the name. Raises SettingsError for an unknown field or a value of the wrong type; lists and ranges are checked
   later.
   """
@@ -212,7 +212,7 @@ def _last_of_tuples(words: list[str], known: Mapping[str, dataclasses.Field]) ->
   for word in reversed(words):
     name = ''.join(named([word]))
     is_earlier = name and name in seen and typing.get_args(known[name].type)
-    has_value = '=' in word or (kept and not kept[-1].startswith('--'))
+    has_value = '=' in word or (kept and not kept[-1].startswith('-'))
     if not is_earlier or not has_value or word.startswith('--no'):
       kept.append(word)
     elif '=' not in word:
@@ -227,7 +227,7 @@ def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
   try:
     config.update_from_flattened_dict(values)
   except (TypeError, ValueError):
-    # It takes longer than all else of a point.
+    # Slow, so the plain way is tried first.
     with config.ignore_type():
       config.update_from_flattened_dict(values)
 

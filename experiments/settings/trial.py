@@ -65,7 +65,7 @@ class Trial(NamedTuple):
 
   @property
   def other(self) -> 'Trial':
-    """The trial with the other BERT: the one before, or trial 1 for trial 0, so that several trials need no more."""
+    """The trial whose BERT is `other_bert`: the previous one, or trial 1 for trial 0, so none is pretrained for it."""
     return self._replace(number=abs(self.number - 1))
 
   def keys(self) -> Keys:

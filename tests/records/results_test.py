@@ -101,7 +101,7 @@ def test_damaged_settings_are_refused_in_a_sentence(tmp_path, mode, damage):
 
 def test_fits_of_a_trial_stay_until_they_are_made_again(tmp_path):
   """Though other fits of the trial are merged, of these settings or of others."""
-  fit = lambda task, **more: dict(trial_id='x', fit_id='y', task=task, model='bert', method='head', **more)
+  fit = lambda task, **more: dict(trial_id='x', fit_id=str(more), task=task, model='bert', method='head', **more)
   results.write(tmp_path, [(settings_of('smoke'), [fit(0), fit(1)])])
   slow = settings_of('smoke', head__learning_rate=0.02)
   results.write(tmp_path, [(slow, [fit(0, accuracy=1.0)]), (settings_of('smoke'), [fit(1, accuracy=0.5)])])

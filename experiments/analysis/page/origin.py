@@ -38,7 +38,7 @@ def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tu
 def changed_settings(experiment: str, configs: Sequence[dict[str, Any]]) -> dict[str, tuple[list[str], list[str]]]:
   """The default and the distinct values on record of each field that differs from its default, in words."""
   shipped, scale = config_lib.shipped(experiment), configs[0]['scale']
-  config = config_lib.at_scale(shipped, scale if scale in config_lib.scales(shipped) else '')
+  config = config_lib.at_scale(shipped, scale if scale in config_lib.scales(shipped) else None)
   default = results.values([json.loads(json.dumps(config.to_dict()))])
   recorded = results.values(configs)
   return {name: (default.get(name, []), some) for name, some in recorded.items() if some != default.get(name)}

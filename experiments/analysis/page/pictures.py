@@ -84,7 +84,7 @@ def _interval(axes: Axes, name: str, point: np.ndarray, start: float) -> str:
   for bar in axes.containers:
     if isinstance(bar, ErrorbarContainer) and str(bar.get_label()).lstrip('_') == name:
       for ends in bar.lines[2][0].get_segments():
-        # A bar of no length known has no ends.
+        # An error bar of unknown length has no ends.
         if len(ends) and np.allclose(point.clip(*ends), point):
           return '[{:.4g}, {:.4g}]'.format(*ends[:, 0 if bar.has_xerr else 1] - start)
   return ''
