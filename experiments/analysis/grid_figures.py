@@ -282,13 +282,8 @@ def _paper_records(records: pd.DataFrame, panel: str) -> pd.DataFrame:
 
 def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
   """The means of the independent units in percent, by place; records that lack the field are skipped."""
-  of_units, samples = dict[tuple[float, Any], list[float]](), dict[float, list[float]]()
-  rows = records.dropna(subset=field)
-  for place, unit, value in zip(rows['place'], rows['unit'], rows[field]):
-    of_units.setdefault((place, unit), []).append(100 * value)
-  for place, unit in sorted(of_units):
-    samples.setdefault(place, []).append(float(np.mean(of_units[place, unit])))
-  return {place: np.array(means) for place, means in samples.items()}
+  means = 100 * statistics.by_unit(records, field, ['place', 'unit'])
+  return {place: of_place.to_numpy() for place, of_place in means.groupby(level='place')}
 
 
 def _draw_methods(

@@ -129,8 +129,7 @@ def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dic
     pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several if name in one}
     return len(pairs) > len({given for given, _ in pairs})
 
-  is_alone = lambda name: '.' in name or name in ('scale', *_ALONE) and name != 'model'
   names = [name for name in dict.fromkeys(itertools.chain(*several)) if decides(name) and differs(name)]
-  columns = {name: name if is_alone(name) else f'config.{name}' for name in names}
+  columns = {name: name if name == 'scale' or is_column(name) else f'config.{name}' for name in names}
   plain = lambda value: str(value) if isinstance(value, tuple) else value
   return [{columns[name]: plain(one[name]) for name in names if name in one} for one in several]
