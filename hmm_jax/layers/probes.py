@@ -13,10 +13,10 @@ import scipy.optimize
 import scipy.special
 
 from hmm_jax._support import arguments
-from hmm_jax.tuning.optimum import principal_directions
+from hmm_jax.tuning.optimum import principal_directions, rounding_of, standardised
 from hmm_jax.tuning.token_readers import table_means
 
-# Ridges, as shares of the mean variance of a coordinate, and priors of a table, in texts: from strong to weak.
+# Ridges of features of variance 1, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
 _PRIORS = 10.0 ** np.arange(2, -4, -1)
 # A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7.
@@ -30,7 +30,7 @@ class Probe(NamedTuple):
     kind: 'affine', x W + b; 'softmax', softmax(x W + b); or 'table', `hmm_jax.tuning.token_readers.table_means`.
     fitted: W [F, C] and b [C]; of a table its training tokens, their targets and the prior.
     r_squared: 1 - sum |y - p|^2 / sum |y - mean y|^2, over all rows and components; at most 1, 0 for the test mean,
-      NaN if all y are equal.
+      NaN if all y are equal but for rounding.
     kl: the mean of KL(y || p) in nats; NaN for an affine map, whose values are no probabilities.
     penalty: chosen on the validation texts: the ridge, or a table's prior.
 
@@ -61,9 +61,11 @@ def probe(
 ) -> Probe:
   """Fit a probe from features to targets and score it on held-out texts.
 
-  Ridge regression, 'affine': min mean |y - x W - b|^2 + ridge |W|^2. Multinomial regression, 'softmax': min mean KL(y
-  || softmax(x W + b)) + ridge / 2 |W|^2. A 'table' reads tokens and no model. From the strongest penalty on, the next
-  weaker one is tried as long as the loss on the validation texts falls: squares for 'affine', KL otherwise.
+  Ridge regression, 'affine': min mean |y - z W - b|^2 + ridge |W|^2, with z the features x standardised on the training
+  rows (mean 0, variance 1). Multinomial regression, 'softmax': min mean KL(y || softmax(z W + b)) + ridge / 2 |W|^2.
+  W and b are returned for x itself. A 'table' reads tokens and no model. Of seven ridges from 1 to 1e-12, or six priors
+  from 100 to .001, the one with the least loss on the validation texts is taken, the strongest if several tie: squares
+  for 'affine', KL otherwise. So a feature counts alike in any unit.
 
   A probe is correlational: it finds what can be read, not what the model uses. Beside it stand its controls: an
   untrained network (`pretrain` with steps=0), tokens without a model (`token_readers.one_hot_window`, or 'table' on
@@ -88,30 +90,30 @@ def probe(
   >>> probe(features, features @ np.ones((3, 2)) + 1, jax.random.key(0)).fitted[1].round(6).tolist()
   [1.0, 1.0]
   """
-  features, targets = np.asarray(features), np.asarray(targets, np.float64)
-  where = np.ones(targets.shape[:-1], bool) if where is None else np.asarray(where, bool)
-  _check(features, targets, kind)
+  features, targets, rounding = np.asarray(features), np.asarray(targets, np.float64), rounding_of(targets)
+  where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where, bool)
+  _check(features, targets, where, kind)
+  # Squares of numbers at the ends of float64's range would be 0 or infinite.
+  unit = np.abs(targets[where]).max() if kind == 'affine' and targets.any() else 1.0
+  targets = targets / unit
   key_split, key_shuffle = jax.random.split(key)
   if shuffled:
     order = jax.random.permutation(key_shuffle, int(where.sum()))
-    targets = targets.copy()
     targets[where] = targets[where][np.asarray(order)]
   train, validation, test = (
-    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, len(features), splits)
+    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
   )
   values, loss = _VALUES[kind], _mean_square if kind == 'affine' else _mean_kl
-  candidates = (
-    (loss(validation[1], values(validation[0], *fitted)), fitted, penalty) for fitted, penalty in _FITS[kind](*train)
-  )
-  least, fitted, penalty = next(candidates)
-  for candidate in candidates:
-    if not candidate[0] < least:
-      break
-    least, fitted, penalty = candidate
+  candidates = [(fitted, penalty) for fitted, penalty in _FITS[kind](*train)]
+  losses = [loss(validation[1], values(validation[0], *fitted)) for fitted, _ in candidates]
+  fitted, penalty = candidates[int(np.argmin(losses))]
   found, expected = values(test[0], *fitted), test[1]
   variance = _mean_square(expected, expected.mean(0))
-  r_squared = 1 - _mean_square(expected, found) / variance if variance else math.nan
-  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else _mean_kl(expected, found), penalty)
+  is_constant = variance <= rounding**2 * np.square(expected).max(0).sum()
+  r_squared = math.nan if is_constant else 1 - _mean_square(expected, found) / variance
+  if kind == 'affine':
+    fitted = tuple(unit * part for part in fitted)
+  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else _mean_kl(expected, found), float(penalty))
 
 
 def _mean_square(targets: np.ndarray, values: np.ndarray) -> float:
@@ -122,11 +124,14 @@ def _mean_kl(targets: np.ndarray, values: np.ndarray) -> float:
   return float(scipy.special.rel_entr(targets, values).sum(-1).mean())
 
 
-def _check(features: np.ndarray, targets: np.ndarray, kind: str) -> None:
+def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: str) -> None:
   if kind not in _FITS:
     raise ValueError(f'kind is {kind!r}; valid are {", ".join(map(repr, _FITS))}')
-  if features.ndim < 2 or features.shape[:-1] != targets.shape[:-1]:
-    raise ValueError(f'targets have shape {targets.shape}; valid is [n, ..., C] for features {features.shape}')
+  for name, array in ('features', features), ('targets', targets):
+    if array.ndim < 2 or not array.shape[-1] or array.shape[:-1] != features.shape[:-1]:
+      raise ValueError(f'{name} have shape {array.shape}; valid is [n, ..., C] for features {features.shape}')
+  if where.shape != features.shape[:-1] or not where.any():
+    raise ValueError(f'where has shape {where.shape} and {where.sum()} True; valid is {features.shape[:-1]}, one True')
   if not np.isfinite(features).all() or not np.isfinite(targets).all():
     raise ValueError('features or targets have an entry that is not finite; valid are finite numbers')
   if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
@@ -135,29 +140,31 @@ def _check(features: np.ndarray, targets: np.ndarray, kind: str) -> None:
     arguments.check_ids('features', features, 2**31)
 
 
-def _split(key: Array, count: int, splits: Sequence[float]) -> list[np.ndarray]:
+def _split(key: Array, where: np.ndarray, splits: Sequence[float]) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
-  order, ends = jax.random.permutation(key, count), np.cumsum(splits) / np.sum(splits) * count
-  parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
-  if len(parts) != 3 or min(splits) < 0 or not all(map(len, parts)):
-    raise ValueError(f'splits are {splits} of {count} texts; valid are three shares, each of at least one text')
-  return parts
+  shares, count = np.asarray(splits, float), len(where)
+  if shares.shape == (3,) and (shares > 0).all() and shares.sum() < np.inf:
+    order, ends = jax.random.permutation(key, count), np.cumsum(shares) / shares.sum() * count
+    parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
+    if all(where[part].any() for part in parts):
+      return parts
+  raise ValueError(f'splits are {splits} of {count} texts; valid are three shares, each with a text that counts')
 
 
 def _linear_fits(solve: Callable[..., np.ndarray], features: np.ndarray, targets: np.ndarray) -> Iterator[Any]:
   """Yield W and b, and the ridge, by `solve` in coordinates [n, R + 1] that are uncorrelated, the first of them 1."""
-  center, sizes, directions = principal_directions(np.asarray(features, np.float64))
-  coordinates = np.insert((features - center) @ directions.T, 0, 1, axis=1)
+  rows, means, deviations = standardised(features)
+  _, sizes, directions = principal_directions(rows)
+  coordinates = np.insert(rows @ directions.T, 0, 1, axis=1)
   squares = np.insert(sizes**2 / len(features), 0, 1)
   solution = np.zeros((len(squares), targets.shape[1]))
-  # Constant features have no scale, and any ridge gives the mean.
-  for ridge in _RIDGES * (squares[1:].mean() or 1):
+  for ridge in _RIDGES:
     penalties = np.where(np.arange(len(squares)), ridge, 0.0)[:, None]
     # In these units the curvature with the penalty is that of standardised features without one.
     scales = np.sqrt(squares[:, None] + penalties)
     solution = solve(coordinates / scales.T, targets, penalties / scales**2, solution * scales) / scales
     weights = directions.T @ solution[1:]
-    yield (weights, solution[0] - center @ weights), ridge
+    yield (weights / deviations[:, None], solution[0] - means @ weights), ridge
 
 
 def _least_squares(inputs: np.ndarray, targets: np.ndarray, *_: np.ndarray) -> np.ndarray:
@@ -178,7 +185,7 @@ def _least_kl(inputs: np.ndarray, targets: np.ndarray, penalties: np.ndarray, st
 
 
 def _affine(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
-  return features @ weights + bias
+  return np.asarray(features, np.float64) @ weights + bias
 
 
 _VALUES: dict[str, Callable[..., np.ndarray]] = {

@@ -1,8 +1,9 @@
 """Multinomial logistic regression run to its optimum: a linear head on given features, without a schedule."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 import scipy.special
@@ -11,6 +12,10 @@ from hmm_jax.tuning.heads import LinearHead
 
 # Feature directions with a singular value of at most this share of the largest are rounding error.
 _LEAST_DIRECTION = 1e-13
+# A standard deviation of at most this many units in the last place of the largest number is rounding error.
+_ROUNDING = 8
+# Weights of smaller features would not be finite.
+_LEAST_FEATURE = 1e-306
 # The least share of the linear decrease that the line search accepts (Armijo).
 _DECREASE = 1e-4
 
@@ -90,24 +95,53 @@ def _checked(features: ArrayLike, labels: np.ndarray, num_classes: int) -> tuple
   return features, labels
 
 
-def whitened_head(features: ArrayLike, labels: np.ndarray, **options: Any) -> Converged:
+def whitened_head(
+  features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
+) -> Converged:
   """The `converged_head` of whitened features (mean 0, covariance 1), as a head on the features themselves.
 
-  The coordinates are singular vectors of the centred features [n, F], without those whose singular value is at most
-  1e-13 of the largest, such as the sum of probabilities. Ridge and gradient norm refer to these coordinates.
+  The coordinates are singular vectors of the `standardised` features [n, F], without those whose singular value is at
+  most 1e-13 of the largest, such as the sum of probabilities. Ridge and gradient norm refer to these coordinates.
 
   >>> features, labels = np.array([[0.0], [1e-6], [2e-6], [3e-6]]), np.array([0, 0, 1, 1])
   >>> converged = whitened_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
   >>> (features @ converged.head.weights + converged.head.bias).argmax(1).tolist()
   [0, 0, 1, 1]
   """
-  features = np.asarray(features, np.float64)
-  center, sizes, directions = principal_directions(features)
-  kept = sizes > _LEAST_DIRECTION * sizes[0]
-  to_coordinates = math.sqrt(len(features)) * directions[kept].T / sizes[kept]
-  converged = converged_head((features - center) @ to_coordinates, labels, **options)
+  _checked(features, labels, num_classes)
+  rows, means, deviations = standardised(np.asarray(features))
+  _, sizes, directions = principal_directions(rows)
+  kept = sizes > _LEAST_DIRECTION * sizes.max(initial=0)
+  to_coordinates = math.sqrt(len(rows)) * directions[kept].T / sizes[kept]
+  options = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
+  converged = converged_head(rows @ to_coordinates, labels, **options)
   weights = to_coordinates @ converged.head.weights
-  return converged._replace(head=LinearHead(weights, converged.head.bias - center @ weights))
+  return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
+
+
+def rounding_of(array: np.ndarray) -> float:
+  """The share of an array's numbers below which a spread is rounding error, by its type."""
+  return _ROUNDING * float(jnp.finfo(array.dtype if jnp.issubdtype(array.dtype, jnp.floating) else np.float64).eps)
+
+
+def standardised(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Features [n, F] in float64 with mean 0 and variance 1, their means in units of deviations, and the deviations [F].
+
+  A feature that is constant but for rounding becomes 0, and its deviation is infinite: it gets no weight.
+
+  >>> rows, means, deviations = standardised(np.array([[1e200, 0.1], [3e200, 0.1]]))
+  >>> rows.tolist(), means.tolist(), deviations.tolist()
+  ([[-1.0, 0.0], [1.0, 0.0]], [2.0, 0.0], [1e+200, inf])
+  """
+  rounding, features = rounding_of(features), np.asarray(features, np.float64)
+  # The squares of numbers at the ends of float64's range would be 0 or infinite.
+  units = np.abs(features).max(0)
+  units[units < _LEAST_FEATURE] = np.inf
+  features = features / units
+  deviations = features.std(0)
+  deviations[deviations <= rounding] = np.inf
+  means = features.mean(0) / deviations
+  return features / deviations - means, means, deviations * units
 
 
 def principal_directions(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ import scipy.special
 import scipy.stats
 
 import hmm_jax as hj
+from hmm_jax.layers import probes
 from hmm_jax.models.model import representation
 from hmm_jax.tuning import token_readers
 
@@ -137,6 +138,14 @@ def test_patches_of_bert(streams):
     (lambda: hj.probe(BELIEFS, BELIEFS, KEY, kind='table'), 'features are of type float64'),
     (lambda: hj.probe(BELIEFS[:2], BELIEFS[:2], KEY), 'splits are .* of 2 texts'),
     (lambda: hj.probe(BELIEFS, BELIEFS, KEY, splits=(-0.8, 1.2, 0.6)), 'splits are '),
+    (lambda: hj.probe(BELIEFS, BELIEFS, KEY, splits=(np.nan, 1, 1)), 'splits are '),
+    (
+      lambda: hj.probe(BELIEFS, BELIEFS, KEY, where=np.arange(20_000) < 2),
+      'splits are .*, each with a text that counts',
+    ),
+    (lambda: hj.probe(BELIEFS, BELIEFS, KEY, where=np.zeros(20_000, bool)), r'where has shape \(20000,\) and 0 True'),
+    (lambda: hj.probe(BELIEFS, BELIEFS, KEY, where=np.ones(19_999, bool)), r'where has shape \(19999,\) .*; valid'),
+    (lambda: hj.probe(BELIEFS[:, :0], BELIEFS, KEY), r'features have shape \(20000, 0\)'),
     (lambda: hj.probe(np.nan * BELIEFS, BELIEFS, KEY), 'features or targets have an entry that is not finite'),
     (lambda: hj.plots.simplex(np.ones((5, 4))), r'beliefs have shape \(5, 4\)'),
   ],
@@ -166,6 +175,48 @@ def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
   found = hj.probe(features, BELIEFS, KEY)
   assert found.r_squared == pytest.approx(np.trace(explained) / np.trace(cov), abs=0.02)
   assert np.isnan(found.kl) and np.isnan(hj.probe(features, np.ones((len(features), 1)), KEY).r_squared)
+
+
+def planted(kind, draws, scale=1.0):
+  """Features, 20 of noise and two times .01 that decide the targets."""
+  features = draws.normal(size=(400, 22)) * np.repeat([1, 0.01], [20, 2])
+  targets = 100 * features[:, 20:] @ draws.normal(size=(2, H))
+  return scale * features, scipy.special.softmax(targets, axis=1) if kind == 'softmax' else targets
+
+
+@pytest.mark.parametrize('kind', ['affine', 'softmax'])
+@pytest.mark.parametrize('scale', [1, 1e-170, 1e160, 10.0 ** np.arange(-11, 11)])
+def test_small_features_are_read_beside_large_ones_in_any_unit(scale, kind):
+  """Signals of .01 beside noise of 1, exactly linear: the loss on validation texts falls at the weakest penalties."""
+  assert hj.probe(*planted(kind, np.random.default_rng(0), scale), KEY, kind=kind).r_squared > 1 - 1e-8
+
+
+@pytest.mark.parametrize('losses', [[3, 4, 1, 2], [3, 1, 2, 1]])
+@pytest.mark.parametrize('kind', ['affine', 'softmax', 'table'])
+def test_a_local_minimum_is_passed_on_the_way_to_the_least(kind, losses, monkeypatch):
+  """Of equal losses the stronger penalty is taken. A fit is stood in for by one whose loss is known."""
+  laws = np.float64([[0.5, 0.5], [0.5, 0.5]])
+  monkeypatch.setitem(probes._FITS, kind, lambda *_: (((loss,), number) for number, loss in enumerate(losses)))
+  monkeypatch.setitem(probes._VALUES, kind, lambda rows, loss: np.tile([1 - 2.0**-loss, 2.0**-loss], (len(rows), 1)))
+  assert hj.probe(np.zeros((20, 1), int), laws[[0] * 20], KEY, kind=kind).penalty == losses.index(min(losses))
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.float32])
+@pytest.mark.parametrize('kind', ['affine', 'softmax'])
+def test_targets_that_are_constant_but_for_rounding_have_no_r_squared(kind, dtype):
+  draws = np.random.default_rng(0)
+  targets = (1 / 3 + np.finfo(dtype).eps * draws.integers(-1, 2, (200, 3)) / 2).astype(dtype)
+  assert np.ptp(targets) > 0 and np.isnan(hj.probe(draws.normal(size=(200, 4)), targets, KEY, kind=kind).r_squared)
+
+
+def test_a_unit_of_targets_changes_no_r_squared():
+  features, targets = planted('affine', np.random.default_rng(0))
+  targets = targets + np.random.default_rng(1).normal(size=targets.shape)
+  expected = hj.probe(features, targets, KEY)
+  for unit in 2.0**-560, 2.0**530:
+    found = hj.probe(features, unit * targets, KEY)
+    assert found.r_squared == pytest.approx(expected.r_squared, rel=1e-12)
+    np.testing.assert_allclose(found.fitted[0] / unit, expected.fitted[0])
 
 
 @pytest.mark.parametrize('kind', ['affine', 'softmax'])

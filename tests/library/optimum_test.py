@@ -46,6 +46,10 @@ def test_a_whitened_head_is_converged_on_features_of_unit_covariance(ridge):
   expected = scores(converged_head, coordinates)
   np.testing.assert_allclose(scores(whitened_head, FEATURES), expected, atol=1e-4)
   np.testing.assert_allclose(scores(whitened_head, moved * np.logspace(0, -9, 4) + 7), expected, atol=1e-4)
+  for units in 1e-170, 1e160, np.logspace(-150, 150, 4):
+    np.testing.assert_allclose(scores(whitened_head, moved * units), expected, atol=1e-4)
+  rounding = 0.1 + np.spacing(0.1) * RNG.integers(2, size=(80, 3))
+  np.testing.assert_allclose(scores(whitened_head, np.hstack([moved, rounding])), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -53,5 +57,12 @@ def test_a_whitened_head_is_converged_on_features_of_unit_covariance(ridge):
 )
 def test_settings_that_cannot_converge_are_refused(field, value):
   """No ridge, for which no optimum need exist, too few iterations, or features that are no numbers."""
-  with pytest.raises(ValueError, match=f'^{field} '):
-    converged_head(**{'features': FEATURES, 'labels': LABELS['separable'], 'ridge': 1e-6, **HOW, field: value})
+  for fit in converged_head, whitened_head:
+    with pytest.raises(ValueError, match=f'^{field} '):
+      fit(**{'features': FEATURES, 'labels': LABELS['separable'], 'ridge': 1e-6, **HOW, field: value})
+
+
+@pytest.mark.parametrize('fit', [converged_head, whitened_head])
+def test_an_argument_that_is_missing_is_named_with_its_function(fit):
+  with pytest.raises(TypeError, match=rf"^{fit.__name__}\(\) missing .*'tolerance'"):
+    fit(FEATURES, LABELS['noisy'], num_classes=3, ridge=1.0)
