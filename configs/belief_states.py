@@ -8,7 +8,7 @@ A part is a pretraining: three HMMs at each |H| and emission temperature, three 
 with a memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, a table of
 tokens, and shuffled beliefs. Activations are patched, and prompts tuned on the paper's draws.
 
-Cost: 12 of the 18 parts of `small` took 26 minutes of CPU time on one core of a loaded machine.
+Cost: the 18 parts of `small` took 32 minutes of CPU time on one core of a loaded machine (OMP_NUM_THREADS=1).
 Expected: layer 2 has a quarter of the untrained network's KL and, on the paper's draws, half of the table's; on weaker
 emissions it is not significantly below the table, and above the window. A patch along the encoding map does what a
 full swap does.
