@@ -17,7 +17,6 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
-import textwrap
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ import numpy as np
 
 from hmm_jax import defaults
 from hmm_jax._support import arguments
+from hmm_jax._support.float64 import with_promotion
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.sampling import sample_chunks
@@ -35,9 +35,9 @@ from hmm_jax.files.folders import Path
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption, next_token
-from hmm_jax.models.model import MaskedLM
+from hmm_jax.models.model import check_params, MaskedLM
 from hmm_jax.tuning import tasks, tuner as tuner_lib
-from hmm_jax.tuning.heads import check_head, Head, Linear
+from hmm_jax.tuning.heads import check_head, Head, Linear, positions_read
 
 # Called with the steps so far and measurements by name: a progress line, or a logger of your own.
 Report = Callable[[int, dict[str, float]], None]
@@ -45,6 +45,7 @@ Report = Callable[[int, dict[str, float]], None]
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
 
 
+@with_promotion
 def pretrain(
   hmm: Distribution,
   key: Array,
@@ -138,6 +139,7 @@ class DownstreamTask(NamedTuple):
   num_test: int = defaults.NUM_TEST
   hidden: int = 0
 
+  @with_promotion
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
     """Inputs [n, T] from `hmm` with [MASK] at `hidden`, and their labels [n]; training texts first.
 
@@ -164,6 +166,7 @@ def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarr
   return np.asarray(inputs), tasks.label_probs(hmm, inputs, hidden=task.hidden)
 
 
+@with_promotion
 def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
   """Draw mu, six standard normal entries of [2, H], again until the training texts have both labels.
 
@@ -224,23 +227,26 @@ class Tuned:
     """[P, E]. Raises KeyError if none was tuned."""
     return self.trainable['prompt'][0]
 
+  @with_promotion
   def predict(self, tokens: Array | np.ndarray) -> np.ndarray:
     """The class [n] of each text [n, T], whose token at `hidden` is masked if it is not.
 
     Raises ValueError at an id that is neither in the vocabulary nor [MASK].
     """
     assert self.tuner.model is not None
-    tokens, num_tokens = arguments.array('tokens', tokens), self.tuner.model.num_tokens
-    arguments.check_ids('tokens', tokens, num_tokens + 1)
+    tokens, params = arguments.array('tokens', tokens), arguments.parameters(self.params)
+    trainable = arguments.tree('trainable', self.trainable)
+    arguments.check_texts(self.tuner.model, params, tokens)
     if tokens.ndim != 2:
       raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
+    arguments.check_ids('positions of the head', positions_read(self.tuner.head, 0, tokens.shape[1]), tokens.shape[1])
     # An accelerator would round products otherwise.
     with jax.default_matmul_precision('float32'):
-      inputs = np.asarray(tasks.hide(tokens, num_tokens, self.hidden))
-      features = tuner_lib.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
+      inputs = np.asarray(tasks.hide(tokens, self.tuner.model.num_tokens, self.hidden))
+      features = tuner_lib.frozen_features(self.tuner, params, inputs, **_AT_A_TIME)
       # A head alone needs no model from here on: its features are computed.
-      tuner, frozen = self.tuner.after_features(self.params)
-      (classes,) = np.asarray(tuner_lib.predictions(tuner, self.trainable, frozen, features, **_AT_A_TIME))
+      tuner, frozen = self.tuner.after_features(params)
+      (classes,) = np.asarray(tuner_lib.predictions(tuner, trainable, frozen, features, **_AT_A_TIME))
       return classes
 
   def save(self, directory: Path) -> None:
@@ -281,18 +287,7 @@ def load_tuned(directory: Path) -> Tuned:
   return Tuned(jax.tree.map(lambda x: x[None], trainable), accuracy, tuner, params, hidden)
 
 
-def _check_params(model: MaskedLM, params: Any) -> None:
-  """Raise ValueError if the model cannot embed a token with these parameters."""
-  try:
-    model.embedding_size(params)
-  except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
-    reason = textwrap.shorten(str(error), 200)
-    raise ValueError(
-      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those that `pretrain` returned, '
-      'or for an ExactModel a distribution'
-    )
-
-
+@with_promotion
 def tune(
   model: MaskedLM,
   params: Any,
@@ -327,12 +322,12 @@ def tune(
   >>> tune(model, hmm, hmm, task, prompt_length=2).prompt.shape
   (2, 3)
   """
-  hmm, params = map(arguments.distribution, (hmm, params))
+  hmm, params = arguments.distribution(hmm), arguments.parameters(params)
   arguments.check_vocabulary(model, hmm)
   arguments.check_size('prompt_length', prompt_length, 0)
   if model.causal and not task.hidden:
     raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
-  _check_params(model, params)
+  check_params(model, params)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
   prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None

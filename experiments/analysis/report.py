@@ -17,7 +17,7 @@ from experiments.analysis.table import format_number, Row, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES
 
-REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
+REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text('utf-8'))
 
 # The records of each distribution at each point of values.
 Places = dict[Place, pd.DataFrame]

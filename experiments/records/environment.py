@@ -56,7 +56,7 @@ def _git(*words: str) -> str:
   # Without --git-dir git would take a repository that an installed copy lies in.
   command = ['git', '-C', str(pathlib.Path(__file__).parents[2]), '--git-dir=.git', *words]
   try:
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, encoding='utf-8', errors='replace').stdout.strip()
   except FileNotFoundError:
     return ''
 

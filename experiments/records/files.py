@@ -115,7 +115,7 @@ def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none if it does not exist. Raises Corrupt if it is corrupt."""
   try:
-    rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
+    rows = [_parsed(line.decode()) for line in read_bytes(path).splitlines()]
     if all(isinstance(row, dict) for row in rows):
       return rows
   except FileNotFoundError:

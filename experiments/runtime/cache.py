@@ -42,7 +42,7 @@ def drop_programs_near_limit() -> None:
   """
   # Other systems have neither file.
   with contextlib.suppress(OSError):
-    most = int(pathlib.Path('/proc/sys/vm/max_map_count').read_text())
+    most = int(pathlib.Path('/proc/sys/vm/max_map_count').read_text('utf-8'))
     if pathlib.Path('/proc/self/maps').read_bytes().count(b'\n') > _MAPS_SHARE * most:
       jax.clear_caches()
 

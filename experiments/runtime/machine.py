@@ -9,7 +9,7 @@ import platform
 def cpu_lines(*fields: str) -> list[str]:
   """The lines of these fields in Linux's /proc/cpuinfo, for each core; none elsewhere."""
   info = pathlib.Path('/proc/cpuinfo')
-  lines = info.read_text().splitlines() if info.exists() else []
+  lines = info.read_text('utf-8').splitlines() if info.exists() else []
   return [line for line in lines if line.startswith(fields)]
 
 

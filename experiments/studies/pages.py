@@ -42,7 +42,7 @@ def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplo
 
 def folders() -> set[str]:
   """The folders below docs/results of which a page has a table or a figure."""
-  return {folder for page in PAGES for folder in _FOLDER.findall(page.read_text())}
+  return {folder for page in PAGES for folder in _FOLDER.findall(page.read_text('utf-8'))}
 
 
 def main(words: list[str]) -> int:
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
     print(f'error: unknown argument {words[0]!r}; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT
   for page in PAGES:
-    text = page.read_text()
+    text = page.read_text('utf-8')
     try:
       files.write_whole(page, filled(text))
     except (KeyError, ValueError, SettingsError) as error:

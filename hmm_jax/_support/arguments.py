@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import float64
+from hmm_jax._support.float64 import with_promotion
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 T = TypeVar('T')
@@ -35,7 +36,8 @@ def array(name: str, x: Any) -> Any:
   """Convert `x` to a numpy array of real numbers; JAX arrays stay on their device.
 
   Accepts lists, data frames, tensors, fractions, any byte order, and complex numbers with zero imaginary part. Numbers
-  wider than 8 bytes become float64. A PRNG key passes for an argument named `key...`. Raises ValueError for anything
+  wider than 8 bytes become float64. A PRNG key passes for an argument named `key...`, and in
+  parameters. Raises ValueError for anything
   else, such as masked arrays, sparse matrices and strings.
   """
   if (isinstance(x, Array) or type(x) is np.ndarray) and x.dtype in _PLAIN:
@@ -45,7 +47,7 @@ def array(name: str, x: Any) -> Any:
   except Exception:  # Each library raises its own.
     values = np.array(None)
   if jnp.issubdtype(values.dtype, jax.dtypes.extended):
-    if name.startswith('key'):
+    if name.startswith(('key', 'params')):
       return values
     values = np.array(None)
   if values.dtype.kind == 'c' and not isinstance(values, jax.core.Tracer) and not values.imag.any():
@@ -64,6 +66,7 @@ def array(name: str, x: Any) -> Any:
   return values
 
 
+_NUMBERS = bool, int, float
 # The types of most arrays, which pass at once.
 _PLAIN = {np.dtype(kind) for kind in ('bool', 'uint8', 'int32', 'float32', 'float64')}
 
@@ -86,6 +89,17 @@ def _values(x: Any) -> Any:
     as_complex = np.array([complex(value) for value in values.flat]).reshape(values.shape)
     return as_complex if ((as_complex == 0) == (values == 0)).all() else values
   return values
+
+
+def tree(name: str, x: Any) -> Any:
+  """Convert each leaf of a tree, such as a model's parameters, to an `array`; numbers stay what they are."""
+  convert = lambda path, leaf: leaf if type(leaf) in _NUMBERS else array(name + jax.tree_util.keystr(path), leaf)
+  return jax.tree.map_with_path(convert, x)
+
+
+def parameters(x: Any) -> Any:
+  """Parameters of a model as a `distribution`, or as a `tree` of arrays."""
+  return distribution(x) if hasattr(x, 'validate') else tree('params', x)
 
 
 def with_arrays(x: Any) -> Any:
@@ -136,6 +150,14 @@ def check_vocabulary(model: Any, distribution: Any) -> None:
     raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is {distribution.num_tokens}, as in the text')
 
 
+def check_texts(model: Any, params: Any, tokens: Any) -> None:
+  """Raise ValueError unless tokens [..., T] are texts of at least one token of a model's vocabulary, or [MASK]."""
+  if not np.ndim(tokens) or not tokens.shape[-1]:
+    raise ValueError(f'tokens have shape {np.shape(tokens)}; valid is [..., T], T at least 1')
+  check_ids('tokens', tokens, model.num_tokens + 1)
+  check_vocabulary(model, params)
+
+
 def check_widths(parts: Sequence[Any], width: int) -> None:
   """Raise ValueError unless the rows of each part [..., T, D] have this width."""
   for part in parts:
@@ -149,8 +171,8 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
   A parameter's name and annotation select the check: distribution, array, size or temperature. Raises ValueError that
   names the argument or field, its value and what is valid.
   """
-  parameters = inspect.signature(function).parameters
-  annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
+  named_parameters = inspect.signature(function).parameters
+  annotations = {name: str(parameter.annotation) for name, parameter in named_parameters.items()}
   call = call or function
 
   def convert(name: str, x: Any) -> Any:
@@ -170,12 +192,13 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
     is_known = isinstance(x, numbers.Real) or is_concrete(x)
     if name.endswith('_temperature') and is_known and not 1e-30 <= float(x) <= 1e30:
       raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
-    return distribution(x)
+    return tree(name, x) if name == 'head' else parameters(x) if name == 'params' else distribution(x)
 
+  @with_promotion
   @functools.wraps(function)
   def border(*args: Any, **named: Any) -> Any:
     named = {name: convert(name, x) for name, x in named.items()}
-    return call(*map(convert, parameters, args), *args[len(parameters) :], **named)
+    return call(*map(convert, named_parameters, args), *args[len(named_parameters) :], **named)
 
   return border  # type: ignore[return-value]
 

@@ -18,12 +18,26 @@ FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 _FLOAT64 = np.dtype(np.float64)
 
 
+def with_promotion(function: FunctionT) -> FunctionT:
+  """Wrap `function` so that arrays of different ranks and types combine in it, whatever the user's options of JAX."""
+
+  @functools.wraps(function)
+  def call(*args: Any, **named: Any) -> Any:
+    config: Any = jax.config
+    if (config.jax_numpy_rank_promotion, config.jax_numpy_dtype_promotion) == ('allow', 'standard'):
+      return function(*args, **named)
+    with jax.numpy_rank_promotion('allow'), jax.numpy_dtype_promotion('standard'):
+      return function(*args, **named)
+
+  return call  # type: ignore[return-value]
+
+
 def in_float64(function: FunctionT) -> FunctionT:
   """Wrap `function` so that `as_float64` makes float64 arrays inside it; nothing outside changes.
 
   A transpose runs outside: a differentiated function needs a rule of its own, both halves of it `in_float64`.
   """
-  return explicit_x64_dtypes(ExplicitX64Mode.ALLOW)(function)
+  return with_promotion(explicit_x64_dtypes(ExplicitX64Mode.ALLOW)(function))
 
 
 def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -> FunctionT:
@@ -43,6 +57,7 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
     of_host = lambda x: x if isinstance(x, jax.core.Tracer) else np.asarray(x)
     return jax.tree.map(of_host, compiled(*args, **named))
 
+  @with_promotion
   @functools.wraps(function)
   def call(*args: Any, **named: Any) -> Any:
     has_float64 = any(map(_has_float64, (*args, *named.values())))

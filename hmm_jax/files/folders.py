@@ -9,6 +9,7 @@ import shutil
 from typing import Any
 import uuid
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
@@ -20,8 +21,8 @@ Path = str | pathlib.Path
 # Bytes of a file of JSON, and of arrays: a model of 17 billion float32 parameters.
 _MAX_JSON, _MAX_ARRAYS = 2**27, 2**36
 _INTACT = 'an intact file'
-# numpy alone does not know bfloat16.
-_DTYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'BF16': jnp.bfloat16}
+# numpy alone does not know bfloat16. Integers number positions, which no model of ours reads.
+_DTYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'BF16': jnp.bfloat16, 'I64': np.int64}
 
 
 @contextlib.contextmanager
@@ -47,7 +48,18 @@ def new_folder(directory: Path) -> Iterator[pathlib.Path]:
 
 def write_json(path: pathlib.Path, content: Any) -> None:
   """Write JSON with two spaces for each level, as the other tools do."""
-  path.write_text(json.dumps(content, indent=2) + '\n')
+  write_text(path, json.dumps(content, indent=2) + '\n')
+
+
+def write_text(path: pathlib.Path, content: str) -> None:
+  """Write UTF-8 with a newline at the end of each line, wherever this runs."""
+  path.write_bytes(content.encode())
+
+
+def read_lines(path: pathlib.Path) -> list[str]:
+  """The lines of a UTF-8 file, which a newline alone ends; raises ValueError with the path if it is something else."""
+  with readable(path, 'a file of UTF-8 text'), open_regular(path, _MAX_JSON) as file:
+    return file.read().decode().split('\n')
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
@@ -57,6 +69,12 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     if not isinstance(content, dict):
       raise ValueError(f'it holds a {type(content).__name__}')
     return content
+
+
+def check_finite(name: str, tree: Any) -> None:
+  """Raise ValueError unless all numbers of a tree are finite."""
+  if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(tree))):
+    raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
 
 
 def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:

@@ -4,7 +4,7 @@ A masked one is a `BertForMaskedLM`. A causal one is a `BertLMHeadModel` that is
 and tokens 1 to T - 1, is our row i of tokens 1 to T.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import functools
 import itertools
 import re
@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support.float64 import with_promotion
+from hmm_jax.files import folders
 from hmm_jax.models.bert import Bert, unrolled
 
 # All tokens are of one type here, whose embedding is zero.
@@ -68,8 +70,13 @@ _KINDS: dict[bool, dict[str, Any]] = {
   False: {'architectures': ['BertForMaskedLM'], 'is_decoder': False},
   True: {'architectures': ['BertLMHeadModel'], 'is_decoder': True},
 }
-# Arrays that a masked language model does not read, or that are tied to others.
-_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids|cls\.predictions\.decoder')
+# Arrays that a masked language model does not read.
+_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids')
+# Arrays that are one, as `tie_word_embeddings` says; a file may have either name, or both.
+_TIED = {'cls.predictions.decoder.weight': _WORDS, 'cls.predictions.decoder.bias': _OUTPUT_BIAS}
+# Names of the first BERTs by those of today.
+_FORMER = {'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'}
+_LAYER = 'bert.encoder.layer.'
 
 
 def config_of(bert: Bert) -> dict[str, Any]:
@@ -90,6 +97,11 @@ def config_of(bert: Bert) -> dict[str, Any]:
     **_FIXED,
     'hmm_jax': {name: getattr(bert, name) for name in _OURS_ALONE[0]} | {'dtype': jnp.dtype(bert.dtype).name},
   }
+
+
+def num_token_types(config: Mapping[str, Any]) -> int:
+  """The number of token types of a config; theirs is 2 where none is named."""
+  return _number({'type_vocab_size': 2, **config}, 'type_vocab_size', int)
 
 
 def bert_of(config: Mapping[str, Any]) -> Bert:
@@ -129,23 +141,26 @@ def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:
   """A field that is a positive integer, or a number from 0 to below 1."""
   value: Any = config.get(name)
   # JSON has true for 1.
-  if type(value) not in (int, kind) or not (value >= 1 if kind is int else 0 <= value < 1):
-    valid = 'a positive integer' if kind is int else 'from 0 to below 1'
+  if type(value) not in (int, kind) or not (1 <= value < 2**31 if kind is int else 0 <= value < 1):
+    valid = 'a positive integer below 2^31' if kind is int else 'from 0 to below 1'
     raise ValueError(f'{name} of config.json is {value!r}; valid is {valid}')
   return kind(value)
 
 
+@with_promotion
 def _shapes(bert: Bert) -> Any:
-  """The tree of its parameters, of shapes."""
+  """The tree of its parameters, of shapes, which do not depend on what this machine's attention can be."""
+  bert = bert.clone(attention='xla')
   return jax.eval_shape(lambda: bert.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
 
 
 def check_params(bert: Bert, params: Any) -> None:
-  """Raise ValueError unless the tree has the arrays of a `Bert`, of floating-point numbers."""
+  """Raise ValueError unless the tree has the arrays of a `Bert`, of finite floating-point numbers."""
   shapes = functools.partial(jax.tree.map, np.shape)
   is_floating = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in jax.tree.leaves(params)]
   if shapes(params) != shapes(_shapes(bert)) or not all(is_floating):
     raise ValueError("params do not fit the model; valid is the tree 'params' of its variables, all floating-point")
+  folders.check_finite('params', params)
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
@@ -178,15 +193,14 @@ def state_of(params: Any) -> dict[str, np.ndarray]:
   return {**by_name, TOKEN_TYPES: np.zeros_like(by_name[_WORDS][:1])}
 
 
-def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict[str, Any]:
-  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`.
+def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_types: int = 1) -> dict[str, Any]:
+  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`, of `num_types` token types.
 
   Token ids above `mask_id` fall by one, since here [MASK] comes last. The embedding of token type 0 is added to every
   position.
 
   Raises:
-    KeyError: an array is missing.
-    ValueError: an array is unknown or of another shape.
+    ValueError: an array is missing, unknown, of another shape or type, not finite, or differs from one it is tied to.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
@@ -194,24 +208,54 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict
   >>> jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), params, same))
   True
   """
-  left = {name: values for name, values in state.items() if not _UNREAD.match(name)}
-  types = left.pop(TOKEN_TYPES, None)
-  flat: dict[str, np.ndarray] = {}
-  for path, shape in flatten_dict(_shapes(bert.clone(scan_layers=False)), sep='.').items():
-    names = _their_names(path)
-    values = np.concatenate([left.pop(name) for name in names])
-    values = values.T if path.endswith('kernel') else values
-    if values.shape != shape.shape:
-      raise ValueError(f'{names[0]} has shape {values.shape}, by our axes, and not {shape.shape}')
-    flat[path] = np.ascontiguousarray(values)
+  state = _of_today(state)
+  left = dict(state)
+  for name, shape in _expected(bert, num_types):
+    _check_array(name, left.pop(name, None), shape)
   if left:
     raise ValueError(f'unknown are {min(left)} and {len(left) - 1} more')
+  flat: dict[str, np.ndarray] = {}
+  for path in flatten_dict(_shapes(bert.clone(scan_layers=False)), sep='.'):
+    values = np.concatenate([state[name] for name in _their_names(path)])
+    flat[path] = np.ascontiguousarray(values.T if path.endswith('kernel') else values)
   order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
-  if types is not None and types[:1].any():
-    flat['position_embedding'] = flat['position_embedding'] + types[0]
+  if state[TOKEN_TYPES][0].any():
+    flat['position_embedding'] = flat['position_embedding'] + state[TOKEN_TYPES][0]
   return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')
+
+
+def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """The arrays that are read, by their names of today. Raises ValueError if two that are tied to each other differ."""
+  by_name: dict[str, tuple[str, np.ndarray]] = {}
+  for given, values in state.items():
+    name = re.sub('|'.join(_FORMER), lambda former: _FORMER[former[0]], given)
+    first, same = by_name.setdefault(_TIED.get(name, name), (given, values))
+    if not np.array_equal(same, values, equal_nan=True):
+      raise ValueError(f'{first} and {given} are tied and differ')
+  return {name: values for name, (_, values) in by_name.items() if not _UNREAD.match(name)}
+
+
+def _expected(bert: Bert, num_types: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+  """The names and shapes of the arrays that are read, by the config alone: one layer stands for all."""
+  yield TOKEN_TYPES, (num_types, bert.width)
+  of_one_layer = _shapes(bert.clone(num_layers=1, scan_layers=False))
+  shapes = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), of_one_layer))
+  for layer in range(bert.num_layers):
+    for name, values in shapes.items():
+      if name.startswith(_LAYER) or not layer:
+        yield name.replace(f'{_LAYER}0.', f'{_LAYER}{layer}.'), values.shape
+
+
+def _check_array(name: str, values: np.ndarray | None, shape: tuple[int, ...]) -> None:
+  if values is None:
+    raise ValueError(f'{name} is missing')
+  if values.shape != shape:
+    raise ValueError(f'{name} has shape {values.shape}; valid is {shape} by config.json')
+  if not jnp.issubdtype(values.dtype, jnp.floating):
+    raise ValueError(f'{name} is of type {values.dtype}; valid are floating-point numbers')
+  folders.check_finite(f'entries of {name}', values)
 
 
 def _scanned(params: dict[str, Any], bert: Bert) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import pathlib
 from typing import Any
 
 import jax
+import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.files import load_distribution, readable, save_distribution
@@ -72,6 +73,7 @@ def save(
   >>> model == hj.BertModel(bert), distribution
   (True, None)
   """
+  params = arguments.parameters(params)
   if isinstance(model, ExactModel):
     distribution = params
   elif not isinstance(model, BertModel):
@@ -87,7 +89,7 @@ def save(
       card = (_HEADER + _CARDS[model.causal]).format(kind='causal' if model.causal else 'masked', **names)
     elif model.causal:
       folders.write_json(folder / _CAUSAL, {'causal': True})
-    (folder / 'README.md').write_text(card)
+    folders.write_text(folder / 'README.md', card)
 
 
 def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
@@ -119,7 +121,8 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A
   `BertForMaskedLM` that was trained elsewhere is read too, and a `BertLMHeadModel`, whose texts then begin with [MASK].
   The embedding of its first token type is added to the positions. If its [MASK], by the tokenizer, is not the last
-  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK].
+  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK]. Where there is no GPU, a
+  model with attention 'cudnn' comes back with 'xla'.
 
   Raises:
     ValueError: one sentence with the file or the field that is missing, damaged or of another architecture.
@@ -138,25 +141,53 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
-  bert = hugging_face.bert_of(folders.read_json(folder / 'config.json'))
-  state = folders.read_arrays(folder / _WEIGHTS)
+  config = folders.read_json(folder / 'config.json')
+  bert, num_types = hugging_face.bert_of(config), hugging_face.num_token_types(config)
+  if distribution is not None:
+    arguments.check_vocabulary(bert, distribution)
   mask_id = _mask_id(folder, bert.num_tokens)
+  state = _state(folder)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
-    return BertModel(bert), hugging_face.params_of(bert, state, mask_id), distribution
+    params = hugging_face.params_of(bert, state, mask_id, num_types)
+  if bert.attention == 'cudnn' and jax.default_backend() != 'gpu':
+    bert = bert.clone(attention='xla')
+  return BertModel(bert), params, distribution
+
+
+def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  """The arrays of a folder, in one file or in several that an index names."""
+  index, pickled = folder / f'{_WEIGHTS}.index.json', folder / 'pytorch_model.bin'
+  if (folder / _WEIGHTS).exists() or not (index.exists() or pickled.exists()):
+    return folders.read_arrays(folder / _WEIGHTS)
+  if not index.exists():
+    raise ValueError(
+      f'{str(pickled)!r} is pickled, and could run code; valid is {_WEIGHTS}, which `save_pretrained` writes'
+    )
+  content = folders.read_json(index)
+  with readable(index, 'an index of arrays by file'):
+    files = {name: str(file) for name, file in content['weight_map'].items()}
+    if outside := [file for file in files.values() if pathlib.PurePath(file).name != file]:
+      raise ValueError(f'{outside[0]!r} is not beside it')
+    parts = {file: folders.read_arrays(folder / file) for file in set(files.values())}
+    return {name: parts[file][name] for name, file in files.items()}
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
-  if (folder / 'tokenizer.json').exists():
-    added = folders.read_json(folder / 'tokenizer.json').get('added_tokens')
-    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
-    vocabulary = {token.get('content'): token.get('id') for token in tokens}
-  elif (folder / 'vocab.txt').exists():
-    vocabulary = {token: i for i, token in enumerate((folder / 'vocab.txt').read_text().splitlines())}
+  tokenizer, words, settings = (folder / name for name in ('tokenizer.json', 'vocab.txt', 'tokenizer_config.json'))
+  named = folders.read_json(settings).get('mask_token') if settings.exists() else None
+  mask = named.get('content') if isinstance(named, dict) else named or _MASK
+  if tokenizer.exists():
+    added = folders.read_json(tokenizer).get('added_tokens')
+    with readable(tokenizer, "a tokenizer with 'content' and 'id' of its added tokens"):
+      vocabulary = {token['content']: token['id'] for token in added or []}
+  elif words.exists():
+    # White space ends a token, as transformers read it.
+    vocabulary = {token.rstrip(): number for number, token in enumerate(folders.read_lines(words))}
   else:
     return last
-  mask_id = vocabulary.get(_MASK)
+  mask_id = vocabulary.get(str(mask))
   # JSON has true for 1.
   if type(mask_id) is not int or not 0 <= mask_id <= last:
-    raise ValueError(f'the id of {_MASK} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
+    raise ValueError(f'the id of {mask} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
   return mask_id

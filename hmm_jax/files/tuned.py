@@ -11,6 +11,7 @@ from hmm_jax.distributions.files import readable
 from hmm_jax.files import folders, models
 from hmm_jax.files.folders import Path
 from hmm_jax.models.bert import BertModel
+from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import heads
 from hmm_jax.tuning.tuner import Prompt, Tuner
 
@@ -37,7 +38,7 @@ def save_tuned(
   `adapter_config.json`: PEFT puts rows first, and a prompt on a causal model stands behind its first [MASK].
 
   Raises ValueError if the tuner has more than a head and a prompt on a frozen model, the model or the head is of a
-  class of your own, or the folder is not empty; OSError if it cannot be written.
+  class of your own, a number is not finite, or the folder is not empty; OSError if it cannot be written.
   """
   head: Any = tuner.head
   prompt, of_head = tuner.prompt, trainable['head']
@@ -47,6 +48,7 @@ def save_tuned(
     )
   if type(head) not in _HEADS.values():
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
+  folders.check_finite('head and prompt', trainable)
   with folders.new_folder(directory) as folder:
     models.save(folder / _MODEL, tuner.model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
@@ -63,6 +65,11 @@ def _names(tree: Any) -> list[str]:
   return [jax.tree_util.keystr(path, simple=True, separator='.') for path, _ in jax.tree.leaves_with_path(tree)]
 
 
+def _longest(model: MaskedLM) -> int:
+  """The most positions that a model reads, or a million."""
+  return model.bert.max_positions if isinstance(model, BertModel) else 2**20
+
+
 def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]:
   """Read a folder of `save_tuned`: the tuner, the model's parameters, the trained tree, accuracy and hidden position.
 
@@ -77,15 +84,23 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
     head = _HEADS[content['head']](**fields)
     prompt = content['prompt'] and Prompt(**content['prompt'])
     rows = prompt.length if prompt else 0
-    expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, 1))}
+    # Folders of earlier versions do not name the hidden token, which was the first.
+    accuracy, hidden = float(content['accuracy']), content.get('hidden', 0)
+    if hidden not in ((-1,) if model.causal else (0, -1)):
+      raise ValueError(f'hidden is {hidden}, and by this model -1, or 0 if it is masked')
+    if not 0 <= accuracy <= 1:
+      raise ValueError(f'accuracy is {accuracy}, and not from 0 to 1')
+    # Only the head's row for each position tells the length of the texts.
+    length = (len(arrays['positions']) if 'positions' in arrays else _longest(model)) - rows
+    heads.check_head(head, head.num_classes, model.num_tokens, length)
+    expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, length))}
     named = [arrays[name] for name in _names(expected['head'])]
     trainable = {'head': jax.tree.unflatten(jax.tree.structure(expected['head']), named)}
     if prompt:
       trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
       expected['prompt'] = jax.ShapeDtypeStruct((rows, model.embedding_size(params)), np.float32)
     for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
-      # Only the head's row for each position depends on the length of the texts.
-      if found.shape != of_shape.shape and name != 'head.positions':
+      if found.shape != of_shape.shape:
         raise ValueError(f'{name} has shape {found.shape}, and by this file {of_shape.shape}')
-    # Folders of earlier versions do not name the hidden token, which was the first.
-    return Tuner(model, head, prompt), params, trainable, float(content['accuracy']), int(content.get('hidden', 0))
+      folders.check_finite(f'entries of {name}', found)
+    return Tuner(model, head, prompt), params, trainable, accuracy, int(hidden)

@@ -13,7 +13,7 @@ from hmm_jax._support import arguments, float64
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.models.model import ExactModel, joined, MaskedLM, Positions
+from hmm_jax.models.model import ExactModel, joined, MaskedLM, Positions, with_fitting
 
 # Most tokens that the device reads at a time.
 _TOKENS = 2**14
@@ -153,11 +153,14 @@ def with_activations(
   >>> bool(np.allclose(swapped[0], hmm.emission_matrix[1]))
   True
   """
-  _check(model, params, tokens)
+  _check(model, params, tokens, prompt)
   arguments.check_ids('positions', positions, tokens.shape[-1] + (0 if prompt is None else len(prompt)))
+  if not isinstance(replace, Mapping):
+    raise ValueError(f'replace is a {type(replace).__name__}; valid is a mapping from names of activations')
   functions = tuple((name, new) for name, new in replace.items() if callable(new))
-  arrays = {name: new for name, new in replace.items() if not callable(new)}
-  return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
+  arrays = {name: arguments.array(f'replace[{name!r}]', new) for name, new in replace.items() if not callable(new)}
+  with with_fitting(model, params):
+    return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
 
 
 @functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
@@ -181,6 +184,7 @@ def _visited(
       new = replace[name](activation) if callable(replace[name]) else replace[name]
     if new is activation:
       return activation
+    new = arguments.array(f'replace[{name!r}]', new)
     try:
       return jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
     except ValueError:
@@ -199,17 +203,19 @@ def _visited(
   return predictions, found
 
 
-def _check(model: MaskedLM, params: Any, tokens: Any) -> None:
-  arguments.check_ids('tokens', tokens, model.num_tokens + 1)
-  arguments.check_vocabulary(model, params)
+def _check(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> None:
+  arguments.check_texts(model, params, tokens)
+  if prompt is not None and prompt.ndim != 2:
+    raise ValueError(f'prompt has shape {prompt.shape}; valid is [P, E]')
 
 
 def _by_text(
   model: MaskedLM, params: Any, tokens: Any, prompt: Any, layers: Sequence[str] | None
 ) -> dict[str, np.ndarray]:
   """The activations of tokens [..., T], computed in blocks of texts."""
-  _check(model, params, tokens)
+  _check(model, params, tokens, prompt)
   texts, names = np.asarray(tokens).reshape(-1, tokens.shape[-1]), None if layers is None else tuple(layers)
   of_block = lambda block: _visited(model, params, block, prompt, names, {}, None, ())[1]
-  found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
+  with with_fitting(model, params):
+    found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
   return {name: x.reshape(*tokens.shape[:-1], *x.shape[1:]) for name, x in found.items()}

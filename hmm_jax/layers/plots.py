@@ -1,12 +1,13 @@
 """Pictures of belief states. matplotlib is imported when a picture is drawn."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax._support.arguments import converted
+from hmm_jax._support.arguments import array, converted
 
 _CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
 # Markers and dashes, so that lines differ in print without colour.
@@ -48,7 +49,11 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   Args:
     table: by name, the mapping of a model from layer to a number such as R^2, or the number of a control. A number
       may be a pair, (mean, half of its interval), or (mean, lower end, upper end): the interval is a bar or a band.
+      Embeddings come first, and layers in the order of their numbers.
     ax: matplotlib axes; new ones if None.
+
+  Raises:
+    ValueError: there is nothing to draw, or a number or an interval is none.
 
   >>> import matplotlib; matplotlib.use('agg')
   >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': (0.8, 0.1)}, 'untrained': {'layer_1': 0.2}, 'table': 0.3})
@@ -56,22 +61,47 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   ['table', 'trained', 'untrained']
   """
   ax = ax or _new_axes()
+  lines = {name: dict(values) for name, values in table.items() if isinstance(values, Mapping)}
+  if not table or not all(lines.values()):
+    raise ValueError(f'table has {[*table]}, of which {[name for name in lines if not lines[name]]} have no layer')
+  order, handles = _in_order(lines.values()), []
+  if order:
+    ax.xaxis.update_units(order)
   for number, (name, values) in enumerate(table.items()):
     style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
-    if isinstance(values, Mapping):
-      means, lows, highs = np.transpose([_with_ends(value) for value in values.values()])
-      ax.errorbar(list(values), means, [means - lows, highs - means], marker=_MARKERS[number % 6], **style)
+    if name in lines:
+      layers = [layer for layer in order if layer in lines[name]]
+      means, lows, highs = np.transpose([_with_ends(values[layer]) for layer in layers])
+      handles.append(ax.errorbar(layers, means, [means - lows, highs - means], marker=_MARKERS[number % 6], **style))
     else:
       mean, *ends = _with_ends(values)
-      ax.axhline(mean, **style)
+      handles.append(ax.axhline(mean, **style))
       ax.axhspan(*ends, color=style['color'], alpha=0.15)
-  ax.legend()
+  # matplotlib leaves a name that begins with _ out, and reads mathematics between two $.
+  legend = ax.legend(handles, [str(number) for number in range(len(handles))])
+  for text, name in zip(legend.get_texts(), table):
+    text.set(text=name, parse_math=False)
   return ax
+
+
+def _in_order(lines: Iterable[Iterable[str]]) -> list[str]:
+  """The names of all lines: embeddings, then by the number at a name's end; one without follows the name before it.
+
+  Names without numbers have the order of the longest line.
+  """
+  depths: dict[str, int] = {}
+  for names in sorted(map(list, lines), key=len, reverse=True):
+    depth = -1
+    for name in names:
+      number = re.search(r'\d+$', name)
+      depth = int(number[0]) if number else -1 if name == 'embeddings' else depth
+      depths.setdefault(name, depth)
+  return sorted(depths, key=depths.__getitem__)
 
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
   """A number, and the ends of its interval, which is the number if there is none."""
-  mean, *rest = np.atleast_1d(value).tolist() or [np.nan]
+  mean, *rest = np.atleast_1d(array('table', value)).tolist() or [np.nan]
   low, high = rest if len(rest) == 2 else (mean - sum(rest), mean + sum(rest))
   # A mean of equal numbers may lie outside of their range by rounding.
   low, high = (mean if np.isclose(end, mean, rtol=1e-9, atol=0) else end for end in (low, high))

@@ -19,8 +19,8 @@ from hmm_jax.tuning.token_readers import table_means
 # Ridges of features of variance 1, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
 _PRIORS = 10.0 ** np.arange(2, -4, -1)
-# A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7. With weak ridges some fits stop at
-# the limit, from which the next goes on: on layers and windows of belief_states 1,000 steps chose the same ridge.
+# A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7. Fits by weak ridges may stop at
+# the limit, and the next goes on from there: on a layer and a window of belief_states 1,000 steps chose the same ridge.
 _MINIMISER = dict(maxiter=300, maxfun=600, ftol=1e-8, gtol=1e-7)
 
 

@@ -16,7 +16,8 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support.arguments import check_widths
+from hmm_jax._support.arguments import check_widths, tree
+from hmm_jax._support.float64 import with_promotion
 from hmm_jax.models import sharding
 from hmm_jax.models.model import at_positions, joined, MaskedLM, parts_with, Positions, Visit
 
@@ -34,7 +35,9 @@ def _product(x: Array, kernel: Array, bias: Array) -> Array:
 
   Flattening x makes the kernel's gradient one matrix product; on a CPU, XLA copies transposes of higher rank.
   """
-  return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
+  # Of no rows the axis -1 would have no size.
+  flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+  return (flat @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 def _rows(table: Array, tokens: Array) -> Array:
@@ -121,7 +124,7 @@ class Layer(nn.Module):
     x_BxQxD, project = at_positions(x_BxTxD, positions), Projections(3, init, self.dtype, name='qkv')
     projected_parts = lambda first: [joined(ys) for ys in zip(*(project(part, first, 3) for part in parts))]
     projected = projected_parts(0) if positions is None else [*project(x_BxQxD, 0, 1), *projected_parts(1)]
-    query, key, value = (y.reshape(*y.shape[:-1], self.num_heads, -1) for y in projected)
+    query, key, value = (y.reshape(*y.shape[:-1], self.num_heads, width // self.num_heads) for y in projected)
     if self.attention == 'cudnn':
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
@@ -129,7 +132,7 @@ class Layer(nn.Module):
       if self.causal:
         every = jnp.arange(x_BxTxD.shape[-2])
         is_seen = every <= (every if positions is None else jnp.asarray(positions))[..., None, :, None]
-        scores = jnp.where(is_seen, scores, -jnp.inf)
+        scores = jnp.where(is_seen, scores, jnp.finfo(scores.dtype).min)
       weights = dropout(AttentionWeights(name='attention_weights')(scores))
       attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
     attended = attended.reshape(x_BxQxD.shape)
@@ -325,5 +328,6 @@ class BertModel(MaskedLM):
   def decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])
 
+  @with_promotion
   def _apply(self, method: Callable[..., Any], params: Any, *args: Array, **kwargs: Any) -> Any:
-    return self.bert.apply({'params': params}, *args, method=method, **kwargs)
+    return self.bert.apply({'params': tree('params', params)}, *args, method=method, **kwargs)

@@ -6,10 +6,12 @@ heads, metrics and figures see only this interface, and never ask which model th
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import dataclasses
 import functools
 import math
+import textwrap
 from typing import Any, ClassVar, NamedTuple, Protocol, TYPE_CHECKING
 
 import jax
@@ -65,6 +67,12 @@ def at_positions(x: Array, positions: Positions) -> Array:
   arguments.check_ids('positions', positions, x.shape[-2])
   if positions.ndim == 1:
     return jnp.take(x, positions, axis=-2, mode='clip')
+  batch, of_each = x.shape[:-2], positions.shape[:-1]
+  fits = len(batch) == positions.ndim - 1 and all(1 in (x, y) or x == y for x, y in zip(of_each, batch))
+  if not fits:
+    raise ValueError(
+      f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {batch} of texts'
+    )
   return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
 
 
@@ -211,10 +219,32 @@ def representation(model: MaskedLM, params: Any, tokens: Array, positions: Posit
 
 def _of_text(model: MaskedLM, method: str, params: Any, tokens: Any, positions: Positions) -> Array:
   """The result of a method of the model on embedded tokens."""
-  arguments.check_ids('tokens', tokens, model.num_tokens + 1)
-  arguments.check_vocabulary(model, params)
+  arguments.check_texts(model, params, tokens)
   arguments.check_ids('positions', positions, tokens.shape[-1])
-  return _compiled(model, method, params, tokens, positions)
+  with with_fitting(model, params):
+    return _compiled(model, method, params, tokens, positions)
+
+
+@contextlib.contextmanager
+def with_fitting(model: MaskedLM, params: Any) -> Iterator[None]:
+  """If the block fails, raise ValueError where the model cannot predict a token with these parameters."""
+  try:
+    yield
+  except Exception:
+    check_params(model, params)
+    raise
+
+
+def check_params(model: MaskedLM, params: Any) -> None:
+  """Raise ValueError if the model cannot predict a token with these parameters; nothing is computed."""
+  try:
+    jax.eval_shape(lambda params: model.predict(params, model.embed(params, jnp.zeros((1, 1), jnp.int32))), params)
+  except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
+    reason = textwrap.shorten(str(error), 200)
+    raise ValueError(
+      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those that `pretrain` returned, '
+      'or for an ExactModel a distribution'
+    )
 
 
 @functools.partial(float64.jit, static_argnames=('model', 'method'))

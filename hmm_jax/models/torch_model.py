@@ -15,6 +15,11 @@ from hmm_jax.models.model import at_positions, MaskedLM, Positions
 if TYPE_CHECKING:
   import torch
 
+# The most ids that a module is compared on.
+_MOST_IDS = 1024
+# A change by a later token of less than this share of that by an earlier one is rounding.
+_NO_CHANGE = 1e-3
+
 
 def from_torch(
   module: Any,
@@ -25,55 +30,141 @@ def from_torch(
   """A torch module, frozen and in evaluation mode, as the model that heads, prompts and probes are tuned on.
 
   Its parameters stay in torch, so that JAX's are `()`: `hj.tune(model, (), hmm, task)`. The functions receive tensors
-  on the CPU, embeddings in float32, and results come back in float32; every call crosses from JAX to torch and back.
+  on the CPU, embeddings in the type that `embed` returns, and results come back in float32; every call crosses from JAX
+  to torch and back.
+
+  The model is called once on texts of all ids (of more than 1,024 ids, on that many): a language model of Hugging Face
+  must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token changes, is `causal`
+  here: its row i is read from [MASK] and the tokens before i.
 
   Args:
-    module: any; without `embed` and `predict` a masked language model of Hugging Face's transformers.
-    num_tokens: V. Ids 0 to V - 1 are the vocabulary, and [MASK] is id V.
+    module: any; without `embed` and `predict` a language model of Hugging Face's transformers, masked or causal.
+    num_tokens: V. Ids 0 to V - 1 are the vocabulary, and [MASK], with which a causal text begins, is id V.
     embed: from ids [B, T] to embeddings [B, T, E]; the module's `get_input_embeddings()` if None.
-    predict: from embeddings [B, T, E] to probabilities [B, T, V]; if None the softmax of the first V of the module's
-      `logits` for `inputs_embeds`.
+    predict: from embeddings [B, T, E] to probabilities [B, T, V]; row i is the law of token i given all others, or
+      given those before it alone. If None the softmax of the first V of the module's `logits` for `inputs_embeds`.
 
   Raises:
     ImportError: torch is not installed.
-    ValueError: the module cannot embed [MASK], its embeddings are of half precision, or `embed` or `predict` returns
-      another shape for a text of one token.
+    ValueError: the module cannot embed [MASK], its embeddings are of half precision, `embed` or `predict` returns
+      another shape or no probabilities, or the module gives something else for ids.
 
   Example, with functions of its own in place of a masked language model:
 
     >>> import pytest
     >>> torch = pytest.importorskip('torch')
-    >>> module = torch.nn.Linear(3, 3)
-    >>> embed, predict = lambda ids: torch.eye(4)[ids][..., :3], lambda x: torch.full(x.shape, 0.25) + 0 * x
-    >>> model = from_torch(module, 3, embed, predict)
-    >>> print(model.predict((), model.embed((), jnp.array([3, 1]))))
-    [[0.25 0.25 0.25]
-     [0.25 0.25 0.25]]
+    >>> module = torch.nn.Linear(3, 4)
+    >>> embed, predict = torch.nn.Embedding(5, 3), lambda x: module(x).softmax(-1)
+    >>> model = from_torch(module, 4, embed, predict)
+    >>> model.predict((), model.embed((), jnp.array([3, 1]))).shape, model.causal
+    ((2, 4), False)
   """
   import torch
 
   module.eval().requires_grad_(False)
-  probs = predict or (lambda embeddings: module(inputs_embeds=embeddings).logits[..., :num_tokens].softmax(-1))
+  of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
   try:
     words = embed or module.get_input_embeddings()
-    embeddings = words(torch.full((1, 1), num_tokens))
+    beginning = words(torch.full((1, 1), num_tokens))
   except Exception as error:  # torch raises anything.
     reason = f'{type(error).__name__}: {error}'
     raise ValueError(f'module does not embed [MASK], id {num_tokens} ({reason}); valid is one that does, or `embed`')
-  if embeddings.dtype not in (torch.float32, torch.float64):
-    raise ValueError(f'module computes in {embeddings.dtype}; valid is float32: module.float()')
-  for name, output, width in (('embed', embeddings, embeddings.shape[-1]), ('predict', probs(embeddings), num_tokens)):
-    if output.shape != (1, 1, width):
-      raise ValueError(f'{name} returns shape {tuple(output.shape)} for one token; valid is (1, 1, {width})')
+  dtype, width = beginning.dtype, beginning.shape[-1]
+  if dtype not in (torch.float32, torch.float64):
+    raise ValueError(f'module computes in {dtype}; valid is float32: module.float()')
+  if beginning.shape != (1, 1, width):
+    raise ValueError(f'embed returns shape {tuple(beginning.shape)} for one token; valid is (1, 1, {width})')
+  after_beginning = lambda rows, first: torch.cat([first.expand(len(rows), *first.shape[1:]), rows[:, :-1]], 1)
+  unshifted = predict or (lambda embeddings: of_module(inputs_embeds=embeddings))
+  kind = _kind(lambda ids: unshifted(words(ids)), num_tokens)
+  if predict and kind == 'causal':
+    raise ValueError('predict reads token i in row i, and none after it; valid is row i from the tokens before i alone')
+  is_shifted = kind == 'causal'
+  probs = (lambda rows: unshifted(after_beginning(rows, beginning))) if is_shifted else unshifted
+  if not predict:
+    mask = torch.full((1, 1), num_tokens)
+    _check_equal(
+      lambda ids: of_module(input_ids=after_beginning(ids, mask) if is_shifted else ids),
+      lambda ids: probs(words(ids)),
+      num_tokens,
+    )
 
   def pull_back(embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    leaf = torch.tensor(embeddings, requires_grad=True)
-    (slope,) = torch.autograd.grad(probs(leaf), leaf, torch.tensor(slopes))
+    leaf = torch.tensor(embeddings, dtype=dtype, requires_grad=True)
+    found = probs(leaf)
+    if not found.requires_grad:
+      return np.zeros_like(embeddings)
+    (slope,) = torch.autograd.grad(found, leaf, torch.tensor(slopes, dtype=found.dtype), materialize_grads=True)
     return slope.numpy(force=True)
 
   on_numpy = lambda function, dtype: lambda x: function(torch.tensor(x, dtype=dtype)).numpy(force=True)
   return TorchModel(
-    num_tokens, embeddings.shape[-1], on_numpy(words, torch.int64), on_numpy(probs, torch.float32), pull_back
+    num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, kind in ('causal', 'before')
+  )
+
+
+def _texts(num_tokens: int, length: int) -> np.ndarray:
+  """Texts [n, T] of all ids up to [MASK], or of _MOST_IDS, and of four more with random ids."""
+  draws = np.random.default_rng(0)
+  ids = draws.permutation(num_tokens + 1)[:_MOST_IDS]
+  ids = np.union1d(ids, [*range(min(16, num_tokens)), num_tokens])
+  some = np.resize(draws.permutation(ids), (-(-len(ids) // length), length))
+  return np.concatenate([draws.integers(num_tokens + 1, size=(4, length)), some])
+
+
+def _kind(of_ids: Callable[..., Any], num_tokens: int) -> str:
+  """'masked', or what row i reads: 'causal', tokens up to i, or 'before', those before it. Found by changing tokens.
+
+  Raises ValueError if there are no probabilities for a text.
+  """
+  import torch
+
+  texts = _texts(num_tokens, 4)[:4]
+  # A model of fewer positions reads shorter texts.
+  for length in 4, 2, 1:
+    try:
+      found = lambda texts: of_ids(torch.tensor(texts)).numpy(force=True)  # noqa: B023
+      given = texts[:, :length]
+      probs = found(given)
+      break
+    except Exception as error:  # torch raises anything.
+      if length == 1:
+        reason = f'{type(error).__name__}: {error}'
+        raise ValueError(f'module does not predict a text ({reason}); valid is a language model, or `predict`')
+  if probs.shape != (*given.shape, num_tokens):
+    raise ValueError(f'predict returns shape {probs[:1, :1].shape} for one token; valid is {(1, 1, num_tokens)}')
+  if not (probs >= 0).all() or not np.allclose(probs.sum(-1), 1, atol=1e-4):
+    raise ValueError('predict returns rows that are negative, not finite or do not sum to 1; valid are probabilities')
+  first, last = np.arange(length) == 0, np.arange(length) == length - 1
+  change = lambda where: np.abs(found(np.where(where, (given + 1) % (num_tokens + 1), given)) - probs).max((0, 2))
+  by_last, by_first = change(last), change(first)
+  earlier, own, later = by_last[:-1].max(initial=0), by_last[-1], by_first[1:].max(initial=0)
+  if earlier >= _NO_CHANGE * later:
+    return 'masked'
+  return 'causal' if own >= _NO_CHANGE * later else 'before'
+
+
+def _check_equal(of_ids: Callable[..., Any], of_embeddings: Callable[..., Any], num_tokens: int) -> None:
+  """Raise ValueError if a module gives something else for ids than for their embeddings."""
+  import torch
+
+  for length in 8, 4, 2, 1:
+    texts = _texts(num_tokens, length)
+    try:
+      differences = np.abs((of_ids(torch.tensor(texts)) - of_embeddings(torch.tensor(texts))).numpy(force=True))
+    except Exception as error:  # Of fewer positions, or without ids.
+      reason = f'{type(error).__name__}: {error}'
+      continue
+    by_text = differences.max((1, 2))
+    if not by_text.max() < 1e-5:
+      raise ValueError(
+        f'module gives other probabilities for inputs_embeds than for input_ids, by {by_text.max():.2g} in the text '
+        f'{texts[by_text.argmax()].tolist()}; valid is one that reads tokens by their embeddings alone, which padding '
+        'tokens or a [MASK] of its own may prevent, or `predict`'
+      )
+    return
+  raise ValueError(
+    f'module does not read input_ids ({reason}); valid is a language model of transformers, or `predict`'
   )
 
 
@@ -87,6 +178,7 @@ class TorchModel(MaskedLM):
     words: torch's embeddings [B, T, E] of ids [B, T], as numpy arrays, as all that follow.
     probs: torch's probabilities [B, T, V] of embeddings.
     pull_back: the slopes [B, T, E] of embeddings, from these and the slopes of their probabilities.
+    causal: whether row i sees only the tokens before i.
   """
 
   num_tokens: int
@@ -94,6 +186,7 @@ class TorchModel(MaskedLM):
   words: Callable[[np.ndarray], np.ndarray]
   probs: Callable[[np.ndarray], np.ndarray]
   pull_back: Callable[[np.ndarray, np.ndarray], np.ndarray]
+  causal: bool = False
 
   name = 'torch'
 

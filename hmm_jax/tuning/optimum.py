@@ -113,8 +113,14 @@ def whitened_head(
   _, sizes, directions = principal_directions(rows)
   kept = sizes > _LEAST_DIRECTION * sizes.max(initial=0)
   to_coordinates = math.sqrt(len(rows)) * directions[kept].T / sizes[kept]
-  options = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
-  converged = converged_head(rows @ to_coordinates, labels, **options)
+  converged = converged_head(
+    rows @ to_coordinates,
+    labels,
+    num_classes=num_classes,
+    ridge=ridge,
+    tolerance=tolerance,
+    max_iterations=max_iterations,
+  )
   weights = to_coordinates @ converged.head.weights
   return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
 

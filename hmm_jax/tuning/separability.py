@@ -29,8 +29,12 @@ class Separation(NamedTuple):
   """Result of the linear program.
 
   Attributes:
-    separable: whether a head with a margin above the tolerance exists.
-    margin: the least gap between the score of the label and any other, maximised over heads with entries in [-1, 1].
+    separable: whether a head with a margin above the tolerance was found.
+    margin: the least gap between the score of the label and any other, maximised over heads with entries in [-1, 1]; at
+      least 0, which the head 0 has.
+    margin_at_most: no head with entries in [-1, 1] has a larger margin: sum |sum lambda (e_y - e_c) (x) G|, by duality,
+      with a bound of the rounding of this sum. Of a size of 1e-15 it says that no margin is above rounding; that none
+      is above 0 is proven by `exact_certificate` alone. With `separable` it is infinite.
     head: [V, C], one that attains it.
     pairs: [n, 2] int, the (input, other class) with a positive weight, where not separable.
     weights: [n], their lambda; they sum to 1.
@@ -39,6 +43,7 @@ class Separation(NamedTuple):
 
   separable: bool
   margin: float
+  margin_at_most: float
   head: np.ndarray
   pairs: np.ndarray
   weights: np.ndarray
@@ -72,11 +77,14 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   flat_head, weights = _largest_margin(rows)
   margin, head = float((rows @ flat_head).min()), flat_head.reshape(num_classes, -1).T
   if margin > tolerance:
-    return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
+    return Separation(True, margin, math.inf, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
   chosen = weights > tolerance * weights.max()
   weights = np.where(chosen, weights, 0) / weights[chosen].sum()
-  residual = float(np.abs(weights @ rows).max())
-  return Separation(False, margin, head, pairs[chosen], weights[chosen], residual)
+  residuals, sizes = np.abs(weights @ rows), weights @ np.abs(rows)
+  at_most = float(residuals.sum() + _ROUNDING * sizes.sum())
+  # HiGHS' head may lie below the head 0 by rounding.
+  margin, head = (margin, head) if margin > 0 else (0.0, np.zeros_like(head))
+  return Separation(False, margin, at_most, head, pairs[chosen], weights[chosen], float(residuals.max()))
 
 
 def _largest_margin(rows: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:

@@ -119,9 +119,89 @@ def test_patches_of_bert(streams):
   assert np.abs(elsewhere - expected[:, [2]]).max() > 1e-3
 
 
+def swapped(tree):
+  """The tree with its bytes in the other order."""
+  return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype.newbyteorder()), tree)
+
+
+@pytest.mark.parametrize('is_first', [True, False])
+def test_the_order_of_bytes_changes_no_bit(streams, is_first):
+  """Whether programs of these shapes were called before or not."""
+  if is_first:
+    jax.clear_caches()
+  layer = streams['layer_1']
+  patched = lambda params, rows: hj.with_activations(MODEL, params, TOKENS, {'layer_1': rows})
+  tree_equal = lambda x, y: jax.tree.map(np.testing.assert_array_equal, x, y)
+  tree_equal(hj.activations(MODEL, swapped(PARAMS), TOKENS), streams)
+  tree_equal(hj.token_probs(MODEL, swapped(PARAMS), TOKENS), hj.token_probs(MODEL, PARAMS, TOKENS))
+  tree_equal(patched(swapped(PARAMS), swapped(layer)), patched(PARAMS, layer))
+  direct = lambda params: MODEL.predict(params, MODEL.embed(params, TOKENS))
+  tree_equal(direct(swapped(PARAMS)), direct(PARAMS))
+
+
+def changed(name, change):
+  return PARAMS | {name: change(PARAMS[name])}
+
+
+WORDS = 'valid is an array of real numbers that float64 holds'
+
+
+@pytest.mark.parametrize(
+  ('patch', 'reason'),
+  [
+    (np.ma.masked_array(np.ones(8), True), 'of type MaskedArray'),
+    (np.ones(8) + 1j, 'of type ndarray of complex128'),
+    (lambda x: x + 1j, 'complex64'),
+    (None, 'None, of type NoneType'),
+    (lambda x: None, 'None, of type NoneType'),
+    ('words', "'words', of type str"),
+  ],
+)
+def test_a_patch_that_is_no_array_of_real_numbers_is_refused(patch, reason):
+  with pytest.raises(ValueError, match=rf"^replace\['layer_1'\] is .*{reason}.*; {WORDS}"):
+    hj.with_activations(MODEL, PARAMS, TOKENS, {'layer_1': patch})
+
+
+@pytest.mark.parametrize(
+  ('params', 'message'),
+  [
+    (
+      changed('output_bias', lambda x: np.ma.masked_array(x, True)),
+      rf"params\['output_bias'\] is .*MaskedArray; {WORDS}",
+    ),
+    (changed('output_bias', lambda x: x + 1j), rf"params\['output_bias'\] is .*complex64; {WORDS}"),
+    (changed('output_bias', lambda x: 'words'), rf"params\['output_bias'\] is 'words', of type str .*; {WORDS}"),
+    (changed('output_bias', lambda x: x[1:]), 'params, a dict, do not fit the model '),
+    ({'params': PARAMS}, 'params, a dict, do not fit the model '),
+    (None, 'params, a NoneType, do not fit the model '),
+  ],
+)
+@pytest.mark.parametrize('call', [hj.token_probs, hj.activations, hj.attention_patterns])
+def test_parameters_that_do_not_fit_are_refused(call, params, message):
+  with pytest.raises(ValueError, match=f'^{message}'):
+    call(MODEL, params, TOKENS)
+
+
+@pytest.mark.parametrize('shape', [(2, 0), ()])
+@pytest.mark.parametrize(
+  'call', [hj.token_probs, hj.activations, hj.attention_patterns, lambda *args: hj.with_activations(*args, {})]
+)
+def test_texts_without_a_token_are_refused(call, shape):
+  with pytest.raises(ValueError, match=r'^tokens have shape .*; valid is \[\.\.\., T\], T at least 1'):
+    call(MODEL, PARAMS, np.zeros(shape, int))
+
+
 @pytest.mark.parametrize(
   ('call', 'message'),
   [
+    (lambda: hj.activations(MODEL, PARAMS, TOKENS, prompt=np.ones(8)), r'prompt has shape \(8,\); valid is \[P, E\]'),
+    (lambda: hj.token_probs(MODEL, PARAMS, TOKENS[0], [[0, 1]]), r'positions have shape \(1, 2\); valid is \[Q\]'),
+    (lambda: hj.token_probs(MODEL, PARAMS, TOKENS, [[0, 1]] * 2), r'positions have shape \(2, 2\); .* axes \(6,\)'),
+    (lambda: hj.at_positions(np.eye(3), 1), r'positions have shape \(\); valid is \[Q\]'),
+    (lambda: hj.with_activations(MODEL, PARAMS, TOKENS, [1]), 'replace is a list; valid is a mapping'),
+    (lambda: hj.plots.layers({'a': {}}), r"table has \['a'\], of which \['a'\] have no layer"),
+    (lambda: hj.plots.layers({}), 'table has '),
+    (lambda: hj.plots.layers({'a': {'layer_1': 'b'}}), "table is 'b'"),
     (lambda: hj.activations(MODEL, PARAMS, TOKENS, ['layer_3']), "layers has 'layer_3'; valid are 'embeddings', "),
     (lambda: hj.attention_patterns(EXACT, HMM, TOKENS), "layers has 'attention'; valid are 'beliefs'"),
     (lambda: hj.with_activations(EXACT, HMM, TOKENS, {'layer_1': 0}), "replace has 'layer_1'; valid are 'beliefs'"),
@@ -283,3 +363,31 @@ def test_pictures_show_the_numbers():
     hj.plots.layers({'table': (3, 1, 2)})
   # A mean of equal numbers, out of their range by a rounding.
   hj.plots.layers({'bert': {'layer_1': (np.nextafter(0.1, 1), 0.1, 0.1)}, 'table': (np.nextafter(0.1, 0), 0.1, 0.1)})
+
+
+@pytest.mark.parametrize(
+  ('lines', 'order'),
+  [
+    ([['layer_1', 'layer_2'], ['embeddings', 'layer_1', 'layer_2']], ['embeddings', 'layer_1', 'layer_2']),
+    ([['layer_2'], ['layer_10', 'layer_9'], ['embeddings']], ['embeddings', 'layer_2', 'layer_9', 'layer_10']),
+    ([['layer_1', 'embeddings']], ['embeddings', 'layer_1']),
+    ([['in', 'out'], ['in', 'middle', 'out']], ['in', 'middle', 'out']),
+    ([['layer_1', 'norm'], ['layer_2', 'layer_3']], ['layer_1', 'norm', 'layer_2', 'layer_3']),
+  ],
+)
+def test_the_axis_of_layers_runs_from_first_to_last(lines, order):
+  """In whatever order lines name them: no line doubles back, and each point stands over its name."""
+  table = {f'line {number}': {name: order.index(name) for name in names} for number, names in enumerate(lines)}
+  ax = hj.plots.layers(table)
+  ax.figure.canvas.draw()
+  assert [label.get_text() for label in ax.get_xticklabels()] == order
+  for bars in ax.containers:
+    x, y = bars.lines[0].get_data(orig=False)
+    assert list(x) == list(y) == sorted(x)
+
+
+def test_the_legend_has_every_name_as_it_is():
+  names = ['_mine', 'a $b$', r'$\bad$', 'other']
+  ax = hj.plots.layers(dict.fromkeys(names[:2], {'layer_1': 0.5}) | dict.fromkeys(names[2:], 0.3))
+  ax.figure.canvas.draw()
+  assert [text.get_text() for text in ax.get_legend().get_texts()] == names

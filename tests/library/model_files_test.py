@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import os
+import pathlib
+import subprocess
+import sys
 
 from bert_cases import random_params
 import jax
@@ -11,6 +15,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import hmm_jax as hj
+from hmm_jax.distributions.files import save_distribution
+from hmm_jax.files.hugging_face import params_of
 from hmm_jax.tuning.heads import OfficialAttention
 from hmm_jax.tuning.tuner import Prompt, Tuner
 
@@ -94,11 +100,182 @@ def test_a_mask_elsewhere_and_token_types_are_folded_in(folder):
   extra = {'bert.pooler.dense.weight': types, 'cls.predictions.decoder.bias': state['cls.predictions.bias']}
   save_file(state | extra | {'bert.embeddings.token_type_embeddings.weight': types}, folder / WEIGHTS)
   edited(folder / 'tokenizer.json', added_tokens=[{'id': 2, 'content': '[MASK]'}])
+  edited(folder / 'config.json', type_vocab_size=2)
   _, params, _ = hj.load(folder)
   jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), params, PARAMS)
   (folder / 'tokenizer.json').unlink()
   (folder / 'vocab.txt').write_text('\n'.join('01[23456').replace('[', '[MASK]'))
   assert equal_bits(hj.load(folder)[1], params)
+
+
+def rewritten(folder, change):
+  """Change the arrays of a folder, a dict."""
+  state = load_file(folder / WEIGHTS)
+  change(state)
+  save_file(state, folder / WEIGHTS)
+
+
+WORD_ROWS, DECODER = 'bert.embeddings.word_embeddings.weight', 'cls.predictions.decoder.'
+TYPES, QUERY = 'bert.embeddings.token_type_embeddings.weight', 'bert.encoder.layer.0.attention.self.query.weight'
+KEY = QUERY.replace('query', 'key')
+
+
+def in_former_names(state):
+  for name in [name for name in state if 'LayerNorm' in name]:
+    state[name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace('LayerNorm.bias', 'LayerNorm.beta')] = state.pop(
+      name
+    )
+
+
+def with_twins_alone(state):
+  state[f'{DECODER}weight'], state[f'{DECODER}bias'] = state.pop(WORD_ROWS), state.pop('cls.predictions.bias')
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    in_former_names,
+    with_twins_alone,
+    lambda state: state.update({f'{DECODER}weight': state[WORD_ROWS]}),
+    lambda state: state.update({'bert.embeddings.position_ids': np.arange(14)[None]}),
+  ],
+)
+def test_arrays_of_other_versions_are_the_same_model(change, folder):
+  rewritten(folder, change)
+  assert equal_bits(hj.load(folder)[1], PARAMS)
+
+
+def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
+  state, index = load_file(folder / WEIGHTS), folder / f'{WEIGHTS}.index.json'
+  files = {name: f'model-{number % 2}.safetensors' for number, name in enumerate(state)}
+  for file in set(files.values()):
+    save_file({name: values for name, values in state.items() if files[name] == file}, folder / file)
+  (folder / WEIGHTS).unlink()
+  index.write_text(json.dumps({'weight_map': files}))
+  assert equal_bits(hj.load(folder)[1], PARAMS)
+  index.write_text(json.dumps({'weight_map': files | {WORD_ROWS: '../model-0.safetensors'}}))
+  with pytest.raises(ValueError, match='is not beside it'):
+    hj.load(folder)
+  index.unlink()
+  (folder / 'pytorch_model.bin').write_bytes(b'')
+  with pytest.raises(ValueError, match='pytorch_model.bin. is pickled, .*; valid is model.safetensors'):
+    hj.load(folder)
+
+
+@pytest.mark.parametrize(
+  ('change', 'sentence'),
+  [
+    (lambda state: state.update({f'{DECODER}weight': state[WORD_ROWS] + 1}), 'decoder.weight .*tied and differ'),
+    (lambda state: state.update({f'{DECODER}bias': state['cls.predictions.bias'] + 1}), 'bias .*tied and differ'),
+    (lambda state: state.update({TYPES: np.zeros(12, np.float32)}), r'token_type.* shape \(12,\); valid is \(1, 12\)'),
+    (
+      lambda state: state.update({TYPES: np.zeros((1, 1), np.float32)}),
+      r'token_type.* shape \(1, 1\); valid is \(1, 12',
+    ),
+    (lambda state: state.pop(TYPES), 'token_type_embeddings.weight is missing'),
+    (
+      lambda state: state.update({QUERY: np.ones((14, 12), np.float32), KEY: np.ones((10, 12), np.float32)}),
+      r'has shape \(1[04], 12\); valid is \(12, 12\)',
+    ),
+    (lambda state: state.update({QUERY: state[QUERY] * np.nan}), 'query.weight have an entry that is not finite'),
+    (lambda state: state.update({'cls.predictions.bias': np.arange(8)}), 'cls.predictions.bias is of type int64'),
+  ],
+)
+def test_arrays_that_the_config_does_not_describe_are_refused(change, sentence, folder):
+  rewritten(folder, change)
+  with pytest.raises(ValueError, match=sentence):
+    hj.load(folder)
+
+
+@pytest.mark.parametrize('layers', [10**9, 10**30])
+def test_no_layer_is_built_before_the_config_is_compared(layers, folder):
+  edited(folder / 'config.json', num_hidden_layers=layers)
+  with pytest.raises(ValueError, match='layer.2.* is missing|num_hidden_layers of config.json is 1'):
+    hj.load(folder)
+
+
+def test_a_distribution_of_another_vocabulary_is_refused(folder):
+  save_distribution(folder / 'distribution.json', hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=3))
+  with pytest.raises(ValueError, match='num_tokens 7; valid is 3'):
+    hj.load(folder)
+
+
+@pytest.mark.parametrize(
+  ('content', 'number'),
+  [
+    ('a\u2028b\n\x85\n[MASK]\nc', 2),
+    ('a\x0cb\rc\n[MASK]\nc', 1),
+    ('\u00e9\u2014\r\n[MASK]\r\nc', 1),
+    ('[MASK]\na\n[MASK]', 2),
+  ],
+)
+def test_a_newline_alone_ends_a_token_of_a_vocabulary(content, number, folder):
+  expected = params_of(BERT, load_file(folder / WEIGHTS), number)
+  (folder / 'tokenizer.json').unlink()
+  (folder / 'vocab.txt').write_bytes(content.encode())
+  assert equal_bits(hj.load(folder)[1], expected)
+
+
+def test_what_is_no_vocabulary_is_refused_and_a_pipe_does_not_wait(folder):
+  edited(folder / 'tokenizer.json', added_tokens=[{'content': ['[MASK]'], 'id': 7}])
+  with pytest.raises(ValueError, match='tokenizer.json. cannot be read'):
+    hj.load(folder)
+  (folder / 'tokenizer.json').unlink()
+  (folder / 'vocab.txt').write_bytes('\u00e9\n[MASK]'.encode('latin-1'))
+  with pytest.raises(ValueError, match='vocab.txt. cannot be read .*; valid is a file of UTF-8 text'):
+    hj.load(folder)
+  (folder / 'vocab.txt').unlink()
+  os.mkfifo(folder / 'vocab.txt')
+  with pytest.raises(ValueError, match='vocab.txt. cannot be read .it is a pipe'):
+    hj.load(folder)
+
+
+def test_a_mask_of_another_name_is_found_by_the_config_of_the_tokenizer(folder):
+  expected = params_of(BERT, load_file(folder / WEIGHTS), 3)
+  edited(folder / 'tokenizer_config.json', mask_token={'content': '<mask>'})
+  edited(folder / 'tokenizer.json', added_tokens=[{'id': 7, 'content': '[MASK]'}, {'id': 3, 'content': '<mask>'}])
+  assert equal_bits(hj.load(folder)[1], expected)
+
+
+def test_numbers_that_are_not_finite_are_not_saved(tmp_path):
+  with pytest.raises(ValueError, match='params have an entry that is not finite'):
+    hj.save(tmp_path / 'model', MODEL, PARAMS | {'output_bias': PARAMS['output_bias'] * np.nan})
+  before = tuned(hj.Linear(2), Prompt(length=2, scale=0.5))
+  before = dataclasses.replace(before, trainable=jax.tree.map(lambda x: x * np.inf, before.trainable))
+  with pytest.raises(ValueError, match='head and prompt have an entry that is not finite'):
+    before.save(tmp_path / 'tuned')
+  assert not any(tmp_path.iterdir())
+
+
+def test_bytes_in_the_other_order_are_saved_as_they_are_meant(tmp_path):
+  hj.save(tmp_path / 'model', MODEL, jax.tree.map(lambda leaf: leaf.astype('>f4'), PARAMS))
+  assert equal_bits(hj.load(tmp_path / 'model')[1], PARAMS)
+
+
+def test_a_model_of_a_gpu_comes_back_for_this_machine(tmp_path):
+  bert = BERT.clone(attention='cudnn', dtype=jnp.bfloat16)
+  hj.save(tmp_path / 'model', hj.BertModel(bert), PARAMS)
+  model, params, _ = hj.load(tmp_path / 'model')
+  assert equal_bits(params, PARAMS) and hj.token_probs(model, params, TOKENS[:2]).shape == (2, 5, 7)
+
+
+def test_files_are_utf_8_in_any_locale(tmp_path):
+  """In the locale C, where Python's own default is ASCII."""
+  code = f"""
+import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parents[1])!r})
+import hmm_jax as hj, pathlib
+from library.model_files_test import MODEL, PARAMS
+assert open({str(tmp_path / 'x')!r}, 'w').encoding.lower() != 'utf-8'
+hj.save({str(tmp_path / 'model')!r}, MODEL, PARAMS, card='a dash \\u2014')
+folder = pathlib.Path({str(tmp_path / 'model')!r})
+(folder / 'tokenizer.json').unlink()
+(folder / 'vocab.txt').write_bytes('\\u00e9\\n[MASK]'.encode())
+hj.load(folder)
+"""
+  plain = {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}
+  done = subprocess.run([sys.executable, '-c', code], env=os.environ | plain, capture_output=True, text=True)
+  assert not done.returncode, done.stderr
+  assert '\u2014' in (tmp_path / 'model/README.md').read_text('utf-8')
 
 
 def edited(path, **fields):
@@ -152,6 +329,9 @@ def test_a_truncated_file_is_refused_by_its_path(name, folder):
     ({'fields': {'classes': 2}}, 'classes'),
     ({'fields': {'num_classes': 9}}, r'head.json.*head.weights has shape \(7, 2\), .* \(7, 9\)'),
     ({'prompt': {'length': 3, 'scale': 0.5, 'place': 0}}, r'prompt has shape \(2, 3\), .* \(3, 3\)'),
+    ({'hidden': 5}, 'hidden is 5'),
+    ({'hidden': -3}, 'hidden is -3'),
+    ({'accuracy': 1.5}, 'accuracy is 1.5'),
   ),
 )
 def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_path):
@@ -159,6 +339,26 @@ def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_p
   edited(tmp_path / 'tuned/head.json', **change)
   with pytest.raises(ValueError, match=sentence):
     hj.load_tuned(tmp_path / 'tuned')
+
+
+@pytest.mark.parametrize('name', ['head', 'adapter_model'])
+def test_a_tuned_folder_with_a_number_that_is_not_finite_is_refused(name, tmp_path):
+  tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
+  path = tmp_path / f'tuned/{name}.safetensors'
+  save_file({name: values * np.nan for name, values in load_file(path).items()}, path)
+  with pytest.raises(ValueError, match='have an entry that is not finite'):
+    hj.load_tuned(tmp_path / 'tuned')
+
+
+def test_a_head_reads_no_position_outside_of_a_text_or_of_its_model(tmp_path):
+  tuned(hj.Linear(2, position=7)).save(tmp_path / 'exact')
+  with pytest.raises(ValueError, match='positions of the head contain 7; valid are integers from 0 to 4'):
+    hj.load_tuned(tmp_path / 'exact').predict(TOKENS)
+  tuner = Tuner(MODEL, hj.Linear(2, position=14))
+  trainable = jax.tree.map(lambda x: np.asarray(x)[None], tuner.init(jax.random.key(0), PARAMS, TOKENS))
+  hj.Tuned(trainable, 0.75, tuner, PARAMS).save(tmp_path / 'bert')
+  with pytest.raises(ValueError, match='positions contain 14; valid are integers from 0 to 13'):
+    hj.load_tuned(tmp_path / 'bert')
 
 
 def test_a_folder_is_written_whole_or_not_at_all(folder):

@@ -86,4 +86,4 @@ def page(reports: Sequence[Report]) -> str:
     finalize=lambda value: printable(value, '\n') if type(value) is str else value,
   )
   template = pathlib.Path(__file__).parent / 'page.html.j2'
-  return environment.from_string(template.read_text()).render(reports=reports)
+  return environment.from_string(template.read_text('utf-8')).render(reports=reports)
