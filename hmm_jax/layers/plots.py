@@ -1,6 +1,8 @@
 """Pictures of belief states. matplotlib is imported when a picture is drawn."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+import itertools
+import math
 import re
 from typing import Any
 
@@ -49,7 +51,7 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   Args:
     table: by name, the mapping of a model from layer to a number such as R^2, or the number of a control. A number
       may be a pair, (mean, half of its interval), or (mean, lower end, upper end): the interval is a bar or a band.
-      Embeddings come first, and layers in the order of their numbers.
+      Embeddings come first, then layers in the order of their numbers, then other names.
     ax: matplotlib axes; new ones if None.
 
   Raises:
@@ -61,42 +63,34 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   ['table', 'trained', 'untrained']
   """
   ax = ax or _new_axes()
-  lines = {name: dict(values) for name, values in table.items() if isinstance(values, Mapping)}
+  lines = {name: values for name, values in table.items() if isinstance(values, Mapping)}
   if not table or not all(lines.values()):
-    raise ValueError(f'table has {[*table]}, of which {[name for name in lines if not lines[name]]} have no layer')
-  order, handles = _in_order(lines.values()), []
+    raise ValueError(f'table is {dict(table)}; valid is a number or a layer for each of its names')
+  # Layers that only some lines have stand where the longest line has them.
+  order = sorted(dict.fromkeys(itertools.chain(*sorted(lines.values(), key=len, reverse=True))), key=_depth)
   if order:
     ax.xaxis.update_units(order)
+  handles = []
   for number, (name, values) in enumerate(table.items()):
     style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
     if name in lines:
-      layers = [layer for layer in order if layer in lines[name]]
+      layers = sorted(values, key=order.index)
       means, lows, highs = np.transpose([_with_ends(values[layer]) for layer in layers])
       handles.append(ax.errorbar(layers, means, [means - lows, highs - means], marker=_MARKERS[number % 6], **style))
     else:
       mean, *ends = _with_ends(values)
       handles.append(ax.axhline(mean, **style))
       ax.axhspan(*ends, color=style['color'], alpha=0.15)
-  # matplotlib leaves a name that begins with _ out, and reads mathematics between two $.
-  legend = ax.legend(handles, [str(number) for number in range(len(handles))])
-  for text, name in zip(legend.get_texts(), table):
+  # matplotlib would leave a name that begins with _ out, and read mathematics between two $.
+  for text, name in zip(ax.legend(handles, map(str, range(len(handles)))).get_texts(), table):
     text.set(text=name, parse_math=False)
   return ax
 
 
-def _in_order(lines: Iterable[Iterable[str]]) -> list[str]:
-  """The names of all lines: embeddings, then by the number at a name's end; one without follows the name before it.
-
-  Names without numbers have the order of the longest line.
-  """
-  depths: dict[str, int] = {}
-  for names in sorted(map(list, lines), key=len, reverse=True):
-    depth = -1
-    for name in names:
-      number = re.search(r'\d+$', name)
-      depth = int(number[0]) if number else -1 if name == 'embeddings' else depth
-      depths.setdefault(name, depth)
-  return sorted(depths, key=depths.__getitem__)
+def _depth(name: str) -> float:
+  """The number at the end of a layer's name, -1 for embeddings and infinite without one."""
+  number = re.search(r'\d+$', name)
+  return int(number[0]) if number else -1 if name == 'embeddings' else math.inf
 
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:

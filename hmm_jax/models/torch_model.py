@@ -63,6 +63,7 @@ def from_torch(
 
   module.eval().requires_grad_(False)
   of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
+  of_rows = predict or (lambda rows: of_module(inputs_embeds=rows))
   try:
     words = embed or module.get_input_embeddings()
     beginning = words(torch.full((1, 1), num_tokens))
@@ -72,100 +73,61 @@ def from_torch(
   dtype, width = beginning.dtype, beginning.shape[-1]
   if dtype not in (torch.float32, torch.float64):
     raise ValueError(f'module computes in {dtype}; valid is float32: module.float()')
-  if beginning.shape != (1, 1, width):
-    raise ValueError(f'embed returns shape {tuple(beginning.shape)} for one token; valid is (1, 1, {width})')
-  after_beginning = lambda rows, first: torch.cat([first.expand(len(rows), *first.shape[1:]), rows[:, :-1]], 1)
-  unshifted = predict or (lambda embeddings: of_module(inputs_embeds=embeddings))
-  kind = _kind(lambda ids: unshifted(words(ids)), num_tokens)
-  if predict and kind == 'causal':
+  texts = torch.tensor(_texts(num_tokens))
+  try:
+    given = of_rows(words(texts))
+    of_ids = given if predict else of_module(input_ids=texts)
+    reads = _reads(lambda texts: of_rows(words(texts)), texts[:16], num_tokens)
+  except Exception as error:  # torch raises anything.
+    reason = f'{type(error).__name__}: {error}'
+    raise ValueError(f'module does not predict a text ({reason}); valid is a language model, or `predict`')
+  _check(given.numpy(force=True), of_ids.numpy(force=True), _texts(num_tokens), num_tokens)
+  if predict and reads == 'up to it':
     raise ValueError('predict reads token i in row i, and none after it; valid is row i from the tokens before i alone')
-  is_shifted = kind == 'causal'
-  probs = (lambda rows: unshifted(after_beginning(rows, beginning))) if is_shifted else unshifted
-  if not predict:
-    mask = torch.full((1, 1), num_tokens)
-    _check_equal(
-      lambda ids: of_module(input_ids=after_beginning(ids, mask) if is_shifted else ids),
-      lambda ids: probs(words(ids)),
-      num_tokens,
-    )
+  after_beginning = lambda rows: torch.cat([beginning.expand(len(rows), 1, width), rows[:, :-1]], 1)
+  probs = (lambda rows: of_rows(after_beginning(rows))) if reads == 'up to it' else of_rows
 
   def pull_back(embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     leaf = torch.tensor(embeddings, dtype=dtype, requires_grad=True)
-    found = probs(leaf)
-    if not found.requires_grad:
-      return np.zeros_like(embeddings)
-    (slope,) = torch.autograd.grad(found, leaf, torch.tensor(slopes, dtype=found.dtype), materialize_grads=True)
+    (slope,) = torch.autograd.grad(probs(leaf), leaf, torch.tensor(slopes, dtype=dtype))
     return slope.numpy(force=True)
 
   on_numpy = lambda function, dtype: lambda x: function(torch.tensor(x, dtype=dtype)).numpy(force=True)
-  return TorchModel(
-    num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, kind in ('causal', 'before')
-  )
+  return TorchModel(num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, reads != 'all')
 
 
-def _texts(num_tokens: int, length: int) -> np.ndarray:
-  """Texts [n, T] of all ids up to [MASK], or of _MOST_IDS, and of four more with random ids."""
-  draws = np.random.default_rng(0)
-  ids = draws.permutation(num_tokens + 1)[:_MOST_IDS]
-  ids = np.union1d(ids, [*range(min(16, num_tokens)), num_tokens])
-  some = np.resize(draws.permutation(ids), (-(-len(ids) // length), length))
-  return np.concatenate([draws.integers(num_tokens + 1, size=(4, length)), some])
+def _texts(num_tokens: int) -> np.ndarray:
+  """Texts [n, 4] of all ids and [MASK]; of a larger vocabulary, of the first _MOST_IDS, where special tokens are."""
+  ids = np.append(np.arange(min(num_tokens, _MOST_IDS)), num_tokens)
+  return np.resize(np.random.default_rng(0).permutation(ids), (-(-len(ids) // 4), 4))
 
 
-def _kind(of_ids: Callable[..., Any], num_tokens: int) -> str:
-  """'masked', or what row i reads: 'causal', tokens up to i, or 'before', those before it. Found by changing tokens.
+def _reads(predict: Any, texts: Any, num_tokens: int) -> str:
+  """The tokens of texts [n, T] that row i reads, 'all', those 'up to it' or 'before it', by changing first and last."""
 
-  Raises ValueError if there are no probabilities for a text.
-  """
-  import torch
+  def change(column: int) -> Any:
+    others = texts.clone()
+    others[:, column] = (others[:, column] + 1) % (num_tokens + 1)
+    return (predict(others) - predict(texts)).abs().amax((0, 2))
 
-  texts = _texts(num_tokens, 4)[:4]
-  # A model of fewer positions reads shorter texts.
-  for length in 4, 2, 1:
-    try:
-      found = lambda texts: of_ids(torch.tensor(texts)).numpy(force=True)  # noqa: B023
-      given = texts[:, :length]
-      probs = found(given)
-      break
-    except Exception as error:  # torch raises anything.
-      if length == 1:
-        reason = f'{type(error).__name__}: {error}'
-        raise ValueError(f'module does not predict a text ({reason}); valid is a language model, or `predict`')
-  if probs.shape != (*given.shape, num_tokens):
+  by_first, by_last = change(0), change(-1)
+  least = _NO_CHANGE * by_first[1:].max()
+  return 'all' if by_last[:-1].max() >= least else 'up to it' if by_last[-1] >= least else 'before it'
+
+
+def _check(probs: np.ndarray, of_ids: np.ndarray, texts: np.ndarray, num_tokens: int) -> None:
+  """Raise ValueError unless probs [n, 4, V] are probabilities, and those that a module gives for ids itself."""
+  if probs.shape != (*texts.shape, num_tokens):
     raise ValueError(f'predict returns shape {probs[:1, :1].shape} for one token; valid is {(1, 1, num_tokens)}')
   if not (probs >= 0).all() or not np.allclose(probs.sum(-1), 1, atol=1e-4):
     raise ValueError('predict returns rows that are negative, not finite or do not sum to 1; valid are probabilities')
-  first, last = np.arange(length) == 0, np.arange(length) == length - 1
-  change = lambda where: np.abs(found(np.where(where, (given + 1) % (num_tokens + 1), given)) - probs).max((0, 2))
-  by_last, by_first = change(last), change(first)
-  earlier, own, later = by_last[:-1].max(initial=0), by_last[-1], by_first[1:].max(initial=0)
-  if earlier >= _NO_CHANGE * later:
-    return 'masked'
-  return 'causal' if own >= _NO_CHANGE * later else 'before'
-
-
-def _check_equal(of_ids: Callable[..., Any], of_embeddings: Callable[..., Any], num_tokens: int) -> None:
-  """Raise ValueError if a module gives something else for ids than for their embeddings."""
-  import torch
-
-  for length in 8, 4, 2, 1:
-    texts = _texts(num_tokens, length)
-    try:
-      differences = np.abs((of_ids(torch.tensor(texts)) - of_embeddings(torch.tensor(texts))).numpy(force=True))
-    except Exception as error:  # Of fewer positions, or without ids.
-      reason = f'{type(error).__name__}: {error}'
-      continue
-    by_text = differences.max((1, 2))
-    if not by_text.max() < 1e-5:
-      raise ValueError(
-        f'module gives other probabilities for inputs_embeds than for input_ids, by {by_text.max():.2g} in the text '
-        f'{texts[by_text.argmax()].tolist()}; valid is one that reads tokens by their embeddings alone, which padding '
-        'tokens or a [MASK] of its own may prevent, or `predict`'
-      )
-    return
-  raise ValueError(
-    f'module does not read input_ids ({reason}); valid is a language model of transformers, or `predict`'
-  )
+  by_text = np.abs(probs - of_ids).max((1, 2))
+  if by_text.max() > 1e-5:
+    raise ValueError(
+      f'module gives other probabilities for inputs_embeds than for input_ids, by {by_text.max():.2g} in the text '
+      f'{texts[by_text.argmax()].tolist()}; valid is one that reads tokens by their embeddings alone, which padding '
+      'tokens or a [MASK] of its own may prevent, or `predict`'
+    )
 
 
 @dataclasses.dataclass(frozen=True)
