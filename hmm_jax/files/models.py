@@ -75,6 +75,8 @@ def save(
   """
   params = arguments.parameters(params)
   if isinstance(model, ExactModel):
+    if not isinstance(params, (HMM, MemoryHMM)):
+      raise ValueError(f'params are a {type(params).__name__}; valid is a distribution, of an ExactModel')
     distribution = params
   elif not isinstance(model, BertModel):
     raise ValueError(f'model is a {type(model).__name__}; valid are a BertModel and an ExactModel')

@@ -13,7 +13,7 @@ import scipy.optimize
 import scipy.special
 
 from hmm_jax._support import arguments
-from hmm_jax.tuning.optimum import principal_directions, rounding_of, standardised
+from hmm_jax.tuning.optimum import are_constant, principal_directions, standardised
 from hmm_jax.tuning.token_readers import table_means
 
 # Ridges of features of variance 1, and priors of a table, in texts: from strong to weak.
@@ -91,8 +91,11 @@ def probe(
   >>> probe(features, features @ np.ones((3, 2)) + 1, jax.random.key(0)).fitted[1].round(6).tolist()
   [1.0, 1.0]
   """
-  features, targets, rounding = np.asarray(features), np.asarray(targets, np.float64), rounding_of(targets)
-  where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where, bool)
+  features, targets, dtype = np.asarray(features), np.asarray(targets, np.float64), targets.dtype
+  where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where)
+  if not np.isin(where, (0, 1)).all():
+    raise ValueError('where has an entry other than True and False; valid is a mask')
+  where = where.astype(bool)
   _check(features, targets, where, kind)
   # Squares of numbers at the ends of float64's range would be 0 or infinite.
   unit = np.abs(targets[where]).max() if kind == 'affine' and targets.any() else 1.0
@@ -110,7 +113,7 @@ def probe(
   fitted, penalty = candidates[int(np.argmin(losses))]
   found, expected = values(test[0], *fitted), test[1]
   variance = _mean_square(expected, expected.mean(0))
-  is_constant = variance <= rounding**2 * np.square(expected).max(0).sum()
+  is_constant = are_constant(expected, dtype).all()
   r_squared = math.nan if is_constant else 1 - _mean_square(expected, found) / variance
   if kind == 'affine':
     fitted = tuple(unit * part for part in fitted)

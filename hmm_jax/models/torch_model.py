@@ -16,7 +16,7 @@ if TYPE_CHECKING:
   import torch
 
 # The most ids that a module is compared on.
-_MOST_IDS = 1024
+_MOST_IDS = 4096
 # A change by a later token of less than this share of that by an earlier one is rounding.
 _NO_CHANGE = 1e-3
 
@@ -33,7 +33,8 @@ def from_torch(
   on the CPU, embeddings in the type that `embed` returns, and results come back in float32; every call crosses from JAX
   to torch and back.
 
-  The model is called once on texts of all ids (of more than 1,024 ids, on that many): a language model of Hugging Face
+  The model is called on texts of all ids (of more than 4,096, on that many and those that its config names): a language
+  model of Hugging Face
   must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token changes, is `causal`
   here: its row i is read from [MASK] and the tokens before i.
 
@@ -73,7 +74,8 @@ def from_torch(
   dtype, width = beginning.dtype, beginning.shape[-1]
   if dtype not in (torch.float32, torch.float64):
     raise ValueError(f'module computes in {dtype}; valid is float32: module.float()')
-  texts = torch.tensor(_texts(num_tokens))
+  ids = _texts(module, num_tokens)
+  texts = torch.tensor(ids)
   try:
     given = of_rows(words(texts))
     of_ids = given if predict else of_module(input_ids=texts)
@@ -81,7 +83,7 @@ def from_torch(
   except Exception as error:  # torch raises anything.
     reason = f'{type(error).__name__}: {error}'
     raise ValueError(f'module does not predict a text ({reason}); valid is a language model, or `predict`')
-  _check(given.numpy(force=True), of_ids.numpy(force=True), _texts(num_tokens), num_tokens)
+  _check(given.numpy(force=True), of_ids.numpy(force=True), ids, num_tokens)
   if predict and reads == 'up to it':
     raise ValueError('predict reads token i in row i, and none after it; valid is row i from the tokens before i alone')
   after_beginning = lambda rows: torch.cat([beginning.expand(len(rows), 1, width), rows[:, :-1]], 1)
@@ -96,9 +98,12 @@ def from_torch(
   return TorchModel(num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, reads != 'all')
 
 
-def _texts(num_tokens: int) -> np.ndarray:
-  """Texts [n, 4] of all ids and [MASK]; of a larger vocabulary, of the first _MOST_IDS, where special tokens are."""
-  ids = np.append(np.arange(min(num_tokens, _MOST_IDS)), num_tokens)
+def _texts(module: Any, num_tokens: int) -> np.ndarray:
+  """Texts [n, 4] of all ids and [MASK]; of a large vocabulary of _MOST_IDS, and of those that the config names."""
+  config = getattr(getattr(module, 'config', None), 'to_dict', dict)()
+  named = [value for name, value in config.items() if name.endswith('_token_id') and value in range(num_tokens)]
+  some = np.linspace(0, num_tokens - 1, min(num_tokens, _MOST_IDS)).astype(int)
+  ids = np.unique([*some, *named, num_tokens])
   return np.resize(np.random.default_rng(0).permutation(ids), (-(-len(ids) // 4), 4))
 
 

@@ -1,7 +1,7 @@
 """Multinomial logistic regression run to its optimum: a linear head on given features, without a schedule."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +12,9 @@ from hmm_jax.tuning.heads import LinearHead
 
 # Feature directions with a singular value of at most this share of the largest are rounding error.
 _LEAST_DIRECTION = 1e-13
-# A standard deviation of at most this many units in the last place of the largest number is rounding error.
-_ROUNDING = 8
+# A range of at most this many units in the last place of the largest number is rounding error: of a computation, and of
+# storage in 16 bits.
+_ROUNDING, _ROUNDING_OF_STORAGE = 32, 2
 # Weights of smaller features would not be finite.
 _LEAST_FEATURE = 1e-306
 # The least share of the linear decrease that the line search accepts (Armijo).
@@ -125,9 +126,12 @@ def whitened_head(
   return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
 
 
-def rounding_of(array: np.ndarray) -> float:
-  """The share of an array's numbers below which a spread is rounding error, by its type."""
-  return _ROUNDING * float(jnp.finfo(array.dtype if jnp.issubdtype(array.dtype, jnp.floating) else np.float64).eps)
+def are_constant(array: np.ndarray, dtype: Any) -> np.ndarray:
+  """Mask [F] of the columns of an array [n, F] that are constant but for rounding in `dtype`, in which it came."""
+  info = jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else np.float64)
+  most = (_ROUNDING_OF_STORAGE if info.bits < 32 else _ROUNDING) * float(info.eps)
+  is_within: np.ndarray = np.ptp(array, axis=0) <= most * np.abs(array).max(0)
+  return is_within
 
 
 def standardised(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -139,13 +143,13 @@ def standardised(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
   >>> rows.tolist(), means.tolist(), deviations.tolist()
   ([[-1.0, 0.0], [1.0, 0.0]], [2.0, 0.0], [1e+200, inf])
   """
-  rounding, features = rounding_of(features), np.asarray(features, np.float64)
+  dtype, features = features.dtype, np.asarray(features, np.float64)
   # The squares of numbers at the ends of float64's range would be 0 or infinite.
   units = np.abs(features).max(0)
   units[units < _LEAST_FEATURE] = np.inf
   features = features / units
   deviations = features.std(0)
-  deviations[deviations <= rounding] = np.inf
+  deviations[are_constant(features, dtype)] = np.inf
   means = features.mean(0) / deviations
   return features / deviations - means, means, deviations * units
 

@@ -225,6 +225,7 @@ def test_texts_without_a_token_are_refused(call, shape):
     ),
     (lambda: hj.probe(BELIEFS, BELIEFS, KEY, where=np.zeros(20_000, bool)), r'where has shape \(20000,\) and 0 True'),
     (lambda: hj.probe(BELIEFS, BELIEFS, KEY, where=np.ones(19_999, bool)), r'where has shape \(19999,\) .*; valid'),
+    (lambda: hj.probe(BELIEFS, BELIEFS, KEY, where=np.arange(20_000)), 'where has an entry other than'),
     (lambda: hj.probe(BELIEFS[:, :0], BELIEFS, KEY), r'features have shape \(20000, 0\)'),
     (lambda: hj.probe(np.nan * BELIEFS, BELIEFS, KEY), 'features or targets have an entry that is not finite'),
     (lambda: hj.plots.simplex(np.ones((5, 4))), r'beliefs have shape \(5, 4\)'),
@@ -287,6 +288,17 @@ def test_targets_that_are_constant_but_for_rounding_have_no_r_squared(kind, dtyp
   draws = np.random.default_rng(0)
   targets = (1 / 3 + np.finfo(dtype).eps * draws.integers(-1, 2, (200, 3)) / 2).astype(dtype)
   assert np.ptp(targets) > 0 and np.isnan(hj.probe(draws.normal(size=(200, 4)), targets, KEY, kind=kind).r_squared)
+
+
+@pytest.mark.parametrize('dtype', [jnp.bfloat16, np.float16, np.float32, np.float64])
+def test_numbers_that_differ_are_read_in_every_type(dtype):
+  """Two that are 5 units of bfloat16 apart; a feature that is rarely on; a target beside a large constant."""
+  draws = np.random.default_rng(0)
+  is_on = draws.integers(2, size=(300, 1)).astype(float)
+  near = jnp.asarray(1 + 5 / 128 * is_on, dtype)
+  rare = jnp.asarray(draws.random((6000, 1)) < 0.002, dtype)
+  for features, targets in (near, is_on), (is_on, near), (rare, rare), (is_on, np.hstack([is_on, 0 * is_on + 1e7])):
+    assert hj.probe(features, targets, KEY).r_squared == pytest.approx(1)
 
 
 def test_a_unit_of_targets_changes_no_r_squared():

@@ -375,6 +375,8 @@ def test_a_folder_is_written_whole_or_not_at_all(folder):
   before = sorted(folder.parent.iterdir())
   with pytest.raises(ValueError, match='exists; valid is a new or an empty folder'):
     hj.save(folder, MODEL, PARAMS)
+  with pytest.raises(ValueError, match='params are a NoneType; valid is a distribution'):
+    hj.save(folder.parent / 'exact', hj.ExactModel(7), None)
   with pytest.raises(ValueError, match='model is a Own; valid are'):
     hj.save(folder.parent / 'own', Own(7), ())
   integers = jax.tree.map(lambda leaf: leaf.astype(int), PARAMS)

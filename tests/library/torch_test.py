@@ -86,6 +86,12 @@ def test_a_model_that_reads_ids_beside_their_embeddings_is_refused(family):
     hj.from_torch(built(family, 'MaskedLM', **sizes), V)
 
 
+def test_an_id_that_the_config_names_is_tried_in_a_large_vocabulary():
+  module = built('Roberta', 'MaskedLM', vocab_size=9001, pad_token_id=8765, max_position_embeddings=8800)
+  with pytest.raises(ValueError, match='by 0.*in the text .*8765'):
+    hj.from_torch(module, 9000)
+
+
 @pytest.mark.parametrize('family', ['Bart', 'T5'])
 def test_a_model_of_two_texts_is_refused(family):
   sizes = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, encoder_layers=1, decoder_layers=1)
