@@ -100,7 +100,7 @@ def from_torch(
 
 def _texts(module: Any, num_tokens: int) -> np.ndarray:
   """Texts [n, 4] of all ids and [MASK]; of a large vocabulary of _MOST_IDS, and of those that the config names."""
-  config = getattr(getattr(module, 'config', None), 'to_dict', dict)()
+  config: dict[str, Any] = getattr(getattr(module, 'config', None), 'to_dict', dict)()
   named = [value for name, value in config.items() if name.endswith('_token_id') and value in range(num_tokens)]
   some = np.linspace(0, num_tokens - 1, min(num_tokens, _MOST_IDS)).astype(int)
   ids = np.unique([*some, *named, num_tokens])

@@ -130,8 +130,7 @@ def are_constant(array: np.ndarray, dtype: Any) -> np.ndarray:
   """Mask [F] of the columns of an array [n, F] that are constant but for rounding in `dtype`, in which it came."""
   info = jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else np.float64)
   most = (_ROUNDING_OF_STORAGE if info.bits < 32 else _ROUNDING) * float(info.eps)
-  is_within: np.ndarray = np.ptp(array, axis=0) <= most * np.abs(array).max(0)
-  return is_within
+  return np.ptp(array, axis=0) <= most * np.abs(array).max(0)
 
 
 def standardised(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
