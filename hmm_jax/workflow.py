@@ -234,7 +234,7 @@ class Tuned:
     Raises ValueError at an id that is neither in the vocabulary nor [MASK].
     """
     assert self.tuner.model is not None
-    tokens, params = arguments.array('tokens', tokens), arguments.parameters(self.params)
+    tokens, params = arguments.array('tokens', tokens), arguments.model_params(self.params)
     trainable = arguments.tree('trainable', self.trainable)
     arguments.check_texts(self.tuner.model, params, tokens)
     if tokens.ndim != 2:
@@ -322,7 +322,7 @@ def tune(
   >>> tune(model, hmm, hmm, task, prompt_length=2).prompt.shape
   (2, 3)
   """
-  hmm, params = arguments.distribution(hmm), arguments.parameters(params)
+  hmm, params = arguments.distribution(hmm), arguments.model_params(params)
   arguments.check_vocabulary(model, hmm)
   arguments.check_size('prompt_length', prompt_length, 0)
   if model.causal and not task.hidden:

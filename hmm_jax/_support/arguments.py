@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import float64
-from hmm_jax._support.float64 import with_promotion
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 T = TypeVar('T')
@@ -36,9 +35,8 @@ def array(name: str, x: Any) -> Any:
   """Convert `x` to a numpy array of real numbers; JAX arrays stay on their device.
 
   Accepts lists, data frames, tensors, fractions, any byte order, and complex numbers with zero imaginary part. Numbers
-  wider than 8 bytes become float64. A PRNG key passes for an argument named `key...`, and in
-  parameters. Raises ValueError for anything
-  else, such as masked arrays, sparse matrices and strings.
+  wider than 8 bytes become float64. A PRNG key passes for an argument named `key...`, and in parameters. Raises
+  ValueError for anything else, such as masked arrays, sparse matrices and strings.
   """
   if (isinstance(x, Array) or type(x) is np.ndarray) and x.dtype in _PLAIN:
     return x
@@ -97,7 +95,7 @@ def tree(name: str, x: Any) -> Any:
   return jax.tree.map_with_path(convert, x)
 
 
-def parameters(x: Any) -> Any:
+def model_params(x: Any) -> Any:
   """Parameters of a model as a `distribution`, or as a `tree` of arrays."""
   return distribution(x) if hasattr(x, 'validate') else tree('params', x)
 
@@ -171,8 +169,8 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
   A parameter's name and annotation select the check: distribution, array, size or temperature. Raises ValueError that
   names the argument or field, its value and what is valid.
   """
-  named_parameters = inspect.signature(function).parameters
-  annotations = {name: str(parameter.annotation) for name, parameter in named_parameters.items()}
+  parameters = inspect.signature(function).parameters
+  annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
   call = call or function
 
   def convert(name: str, x: Any) -> Any:
@@ -192,13 +190,15 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
     is_known = isinstance(x, numbers.Real) or is_concrete(x)
     if name.endswith('_temperature') and is_known and not 1e-30 <= float(x) <= 1e30:
       raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
-    return tree(name, x) if name == 'head' else parameters(x) if name == 'params' else distribution(x)
+    if name == 'head':
+      return tree(name, x)
+    return model_params(x) if name == 'params' else distribution(x)
 
-  @with_promotion
+  @float64.with_promotion
   @functools.wraps(function)
   def border(*args: Any, **named: Any) -> Any:
     named = {name: convert(name, x) for name, x in named.items()}
-    return call(*map(convert, named_parameters, args), *args[len(named_parameters) :], **named)
+    return call(*map(convert, parameters, args), *args[len(parameters) :], **named)
 
   return border  # type: ignore[return-value]
 

@@ -72,7 +72,7 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
   if path.suffix == '.npz':
     np.savez(path, **fields)
   else:
-    path.write_bytes((json.dumps(fields, default=np.ndarray.tolist) + '\n').encode())
+    path.write_text(json.dumps(fields, default=np.ndarray.tolist) + '\n', 'utf-8', newline='\n')
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:

@@ -48,12 +48,7 @@ def new_folder(directory: Path) -> Iterator[pathlib.Path]:
 
 def write_json(path: pathlib.Path, content: Any) -> None:
   """Write JSON with two spaces for each level, as the other tools do."""
-  write_text(path, json.dumps(content, indent=2) + '\n')
-
-
-def write_text(path: pathlib.Path, content: str) -> None:
-  """Write UTF-8 with a newline at the end of each line, wherever this runs."""
-  path.write_bytes(content.encode())
+  path.write_text(json.dumps(content, indent=2) + '\n', 'utf-8', newline='\n')
 
 
 def read_lines(path: pathlib.Path) -> list[str]:

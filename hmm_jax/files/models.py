@@ -73,7 +73,7 @@ def save(
   >>> model == hj.BertModel(bert), distribution
   (True, None)
   """
-  params = arguments.parameters(params)
+  params = arguments.model_params(params)
   if isinstance(model, ExactModel):
     if not isinstance(params, (HMM, MemoryHMM)):
       raise ValueError(f'params are a {type(params).__name__}; valid is a distribution, of an ExactModel')
@@ -91,7 +91,7 @@ def save(
       card = (_HEADER + _CARDS[model.causal]).format(kind='causal' if model.causal else 'masked', **names)
     elif model.causal:
       folders.write_json(folder / _CAUSAL, {'causal': True})
-    folders.write_text(folder / 'README.md', card)
+    (folder / 'README.md').write_text(card, 'utf-8', newline='\n')
 
 
 def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:

@@ -93,10 +93,8 @@ def probe(
   """
   features, targets, dtype = np.asarray(features), np.asarray(targets, np.float64), targets.dtype
   where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where)
-  if not np.isin(where, (0, 1)).all():
-    raise ValueError('where has an entry other than True and False; valid is a mask')
-  where = where.astype(bool)
   _check(features, targets, where, kind)
+  where = where.astype(bool)
   # Squares of numbers at the ends of float64's range would be 0 or infinite.
   unit = np.abs(targets[where]).max() if kind == 'affine' and targets.any() else 1.0
   targets = targets / unit
@@ -108,7 +106,7 @@ def probe(
     (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
   )
   values, loss = _VALUES[kind], _mean_square if kind == 'affine' else _mean_kl
-  candidates = [(fitted, penalty) for fitted, penalty in _FITS[kind](*train)]
+  candidates = list(_FITS[kind](*train))
   losses = [loss(validation[1], values(validation[0], *fitted)) for fitted, _ in candidates]
   fitted, penalty = candidates[int(np.argmin(losses))]
   found, expected = values(test[0], *fitted), test[1]
@@ -134,6 +132,8 @@ def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: s
   for name, array in ('features', features), ('targets', targets):
     if array.ndim < 2 or not array.shape[-1] or array.shape[:-1] != features.shape[:-1]:
       raise ValueError(f'{name} have shape {array.shape}; valid is [n, ..., C] for features {features.shape}')
+  if not np.isin(where, (0, 1)).all():
+    raise ValueError('where has an entry other than True and False; valid is a mask')
   if where.shape != features.shape[:-1] or not where.any():
     raise ValueError(f'where has shape {where.shape} and {where.sum()} True; valid is {features.shape[:-1]}, one True')
   if not np.isfinite(features).all() or not np.isfinite(targets).all():

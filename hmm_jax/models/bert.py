@@ -132,6 +132,7 @@ class Layer(nn.Module):
       if self.causal:
         every = jnp.arange(x_BxTxD.shape[-2])
         is_seen = every <= (every if positions is None else jnp.asarray(positions))[..., None, :, None]
+        # Its weight is 0 as that of -inf, at which jax_debug_infs would stop.
         scores = jnp.where(is_seen, scores, jnp.finfo(scores.dtype).min)
       weights = dropout(AttentionWeights(name='attention_weights')(scores))
       attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)

@@ -34,9 +34,8 @@ def from_torch(
   to torch and back.
 
   The model is called on texts of all ids (of more than 4,096, on that many and those that its config names): a language
-  model of Hugging Face
-  must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token changes, is `causal`
-  here: its row i is read from [MASK] and the tokens before i.
+  model of Hugging Face must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token
+  changes, is `causal` here: its row i is read from [MASK] and the tokens before i.
 
   Args:
     module: any; without `embed` and `predict` a language model of Hugging Face's transformers, masked or causal.
@@ -75,11 +74,11 @@ def from_torch(
   if dtype not in (torch.float32, torch.float64):
     raise ValueError(f'module computes in {dtype}; valid is float32: module.float()')
   ids = _texts(module, num_tokens)
-  texts = torch.tensor(ids)
+  texts, of_texts = torch.tensor(ids), lambda texts: of_rows(words(texts))
   try:
-    given = of_rows(words(texts))
+    given = of_texts(texts)
     of_ids = given if predict else of_module(input_ids=texts)
-    reads = _reads(lambda texts: of_rows(words(texts)), texts[:16], num_tokens)
+    reads = _reads(of_texts, texts[:16], num_tokens)
   except Exception as error:  # torch raises anything.
     reason = f'{type(error).__name__}: {error}'
     raise ValueError(f'module does not predict a text ({reason}); valid is a language model, or `predict`')
@@ -110,10 +109,12 @@ def _texts(module: Any, num_tokens: int) -> np.ndarray:
 def _reads(predict: Any, texts: Any, num_tokens: int) -> str:
   """The tokens of texts [n, T] that row i reads, 'all', those 'up to it' or 'before it', by changing first and last."""
 
+  probs = predict(texts)
+
   def change(column: int) -> Any:
     others = texts.clone()
     others[:, column] = (others[:, column] + 1) % (num_tokens + 1)
-    return (predict(others) - predict(texts)).abs().amax((0, 2))
+    return (predict(others) - probs).abs().amax((0, 2))
 
   by_first, by_last = change(0), change(-1)
   least = _NO_CHANGE * by_first[1:].max()
