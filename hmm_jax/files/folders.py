@@ -1,6 +1,6 @@
 """Folders that are written whole or not at all, and what is read of them without trust."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import contextlib
 import json
 import os
@@ -70,6 +70,21 @@ def check_finite(name: str, tree: Any) -> None:
   """Raise ValueError unless all numbers of a tree are finite."""
   if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(tree))):
     raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
+
+
+def check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
+  """Raise ValueError unless the arrays have these names and shapes, and finite floating-point numbers."""
+  for name, shape in shapes.items():
+    if name not in arrays:
+      raise ValueError(f'{name} is missing')
+    values = arrays[name]
+    if values.shape != shape:
+      raise ValueError(f'{name} has shape {values.shape}, and by the config {shape}')
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+      raise ValueError(f'{name} is of type {values.dtype}, and no floating-point number')
+    check_finite(f'entries of {name}', values)
+  if unknown := arrays.keys() - shapes.keys():
+    raise ValueError(f'unknown are {min(unknown)} and {len(unknown) - 1} more')
 
 
 def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:

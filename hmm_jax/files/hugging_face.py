@@ -4,7 +4,7 @@ A masked one is a `BertForMaskedLM`. A causal one is a `BertLMHeadModel` that is
 and tokens 1 to T - 1, is our row i of tokens 1 to T.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import functools
 import itertools
 import re
@@ -209,13 +209,14 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   True
   """
   state = _of_today(state)
-  left = dict(state)
-  for name, shape in _expected(bert, num_types):
-    _check_array(name, left.pop(name, None), shape)
-  if left:
-    raise ValueError(f'unknown are {min(left)} and {len(left) - 1} more')
+  # Of more layers than there are arrays of, one is enough to miss.
+  layers = {name.split('.')[3] for name in state if name.startswith(_LAYER)}
+  tree = _shapes(bert.clone(num_layers=min(bert.num_layers, len(layers) + 1), scan_layers=False))
+  expected = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), tree))
+  shapes = {name: values.shape for name, values in expected.items()}
+  folders.check_arrays(state, {**shapes, TOKEN_TYPES: (num_types, bert.width)})
   flat: dict[str, np.ndarray] = {}
-  for path in flatten_dict(_shapes(bert.clone(scan_layers=False)), sep='.'):
+  for path in flatten_dict(tree, sep='.'):
     values = np.concatenate([state[name] for name in _their_names(path)])
     flat[path] = np.ascontiguousarray(values.T if path.endswith('kernel') else values)
   order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
@@ -235,27 +236,6 @@ def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not np.array_equal(same, values, equal_nan=True):
       raise ValueError(f'{first} and {given} are tied and differ')
   return {name: values for name, (_, values) in by_name.items() if not _UNREAD.match(name)}
-
-
-def _expected(bert: Bert, num_types: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-  """The names and shapes of the arrays that are read, by the config alone: one layer stands for all."""
-  yield TOKEN_TYPES, (num_types, bert.width)
-  of_one_layer = _shapes(bert.clone(num_layers=1, scan_layers=False))
-  shapes = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), of_one_layer))
-  for layer in range(bert.num_layers):
-    for name, values in shapes.items():
-      if name.startswith(_LAYER) or not layer:
-        yield name.replace(f'{_LAYER}0.', f'{_LAYER}{layer}.'), values.shape
-
-
-def _check_array(name: str, values: np.ndarray | None, shape: tuple[int, ...]) -> None:
-  if values is None:
-    raise ValueError(f'{name} is missing')
-  if values.shape != shape:
-    raise ValueError(f'{name} has shape {values.shape}; valid is {shape} by config.json')
-  if not jnp.issubdtype(values.dtype, jnp.floating):
-    raise ValueError(f'{name} is of type {values.dtype}; valid are floating-point numbers')
-  folders.check_finite(f'entries of {name}', values)
 
 
 def _scanned(params: dict[str, Any], bert: Bert) -> dict[str, Any]:

@@ -158,20 +158,19 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
 
 def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
   """The arrays of a folder, in one file or in several that an index names."""
-  index, pickled = folder / f'{_WEIGHTS}.index.json', folder / 'pytorch_model.bin'
-  if (folder / _WEIGHTS).exists() or not (index.exists() or pickled.exists()):
-    return folders.read_arrays(folder / _WEIGHTS)
-  if not index.exists():
-    raise ValueError(
-      f'{str(pickled)!r} is pickled, and could run code; valid is {_WEIGHTS}, which `save_pretrained` writes'
-    )
-  content = folders.read_json(index)
-  with readable(index, 'an index of arrays by file'):
-    files = {name: str(file) for name, file in content['weight_map'].items()}
-    if outside := [file for file in files.values() if pathlib.PurePath(file).name != file]:
-      raise ValueError(f'{outside[0]!r} is not beside it')
-    parts = {file: folders.read_arrays(folder / file) for file in set(files.values())}
-    return {name: parts[file][name] for name, file in files.items()}
+  weights, index, pickled = (folder / name for name in (_WEIGHTS, f'{_WEIGHTS}.index.json', 'pytorch_model.bin'))
+  if weights.exists():
+    return folders.read_arrays(weights)
+  if index.exists():
+    with readable(index, 'an index of arrays by file'):
+      files = sorted(set(folders.read_json(index)['weight_map'].values()))
+      if outside := [file for file in files if pathlib.PurePath(file).name != file]:
+        raise ValueError(f'{outside[0]!r} is not beside it')
+      return {name: values for file in files for name, values in folders.read_arrays(folder / file).items()}
+  if pickled.exists():
+    valid = f'{_WEIGHTS}, which `save_pretrained` writes'
+    raise ValueError(f'{str(pickled)!r} is pickled, and could run code; valid is {valid}')
+  return folders.read_arrays(weights)
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:

@@ -77,7 +77,8 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
   """
   folder = pathlib.Path(directory).expanduser()
   model, params, _ = models.load(folder / _MODEL)
-  content, arrays = folders.read_json(folder / 'head.json'), folders.read_arrays(folder / 'head.safetensors')
+  content = folders.read_json(folder / 'head.json')
+  arrays = {f'head.{name}': values for name, values in folders.read_arrays(folder / 'head.safetensors').items()}
   with readable(folder / 'head.json', 'that of a folder of `Tuned.save`'):
     # JSON has lists for tuples.
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
@@ -91,16 +92,13 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
     if not 0 <= accuracy <= 1:
       raise ValueError(f'accuracy is {accuracy}, and not from 0 to 1')
     # Only the head's row for each position tells the length of the texts.
-    length = (len(arrays['positions']) if 'positions' in arrays else _longest(model)) - rows
+    length = (len(arrays['head.positions']) if 'head.positions' in arrays else _longest(model)) - rows
     heads.check_head(head, head.num_classes, model.num_tokens, length)
     expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, length))}
-    named = [arrays[name] for name in _names(expected['head'])]
-    trainable = {'head': jax.tree.unflatten(jax.tree.structure(expected['head']), named)}
     if prompt:
-      trainable['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
+      arrays['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
       expected['prompt'] = jax.ShapeDtypeStruct((rows, model.embedding_size(params)), np.float32)
-    for name, found, of_shape in zip(_names(trainable), jax.tree.leaves(trainable), jax.tree.leaves(expected)):
-      if found.shape != of_shape.shape:
-        raise ValueError(f'{name} has shape {found.shape}, and by this file {of_shape.shape}')
-      folders.check_finite(f'entries of {name}', found)
+    shapes = {name: leaf.shape for name, leaf in zip(_names(expected), jax.tree.leaves(expected))}
+    folders.check_arrays(arrays, shapes)
+    trainable = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
     return Tuner(model, head, prompt), params, trainable, accuracy, int(hidden)

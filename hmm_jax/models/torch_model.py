@@ -35,18 +35,19 @@ def from_torch(
 
   The model is called on texts of all ids (of more than 4,096, on that many and those that its config names): a language
   model of Hugging Face must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token
-  changes, is `causal` here: its row i is read from [MASK] and the tokens before i.
+  changes, is `causal` here: if its row i reads token i, that row is read from [MASK] and the tokens before i.
 
   Args:
     module: any; without `embed` and `predict` a language model of Hugging Face's transformers, masked or causal.
     num_tokens: V. Ids 0 to V - 1 are the vocabulary, and [MASK], with which a causal text begins, is id V.
     embed: from ids [B, T] to embeddings [B, T, E]; the module's `get_input_embeddings()` if None.
     predict: from embeddings [B, T, E] to probabilities [B, T, V]; row i is the law of token i given all others, or
-      given those before it alone. If None the softmax of the first V of the module's `logits` for `inputs_embeds`.
+      given those before it alone, or of token i + 1 given those up to i. If None the softmax of the first V of the
+      module's `logits` for `inputs_embeds`.
 
   Raises:
     ImportError: torch is not installed.
-    ValueError: the module cannot embed [MASK], its embeddings are of half precision, `embed` or `predict` returns
+    ValueError: the module cannot embed [MASK] or predict, its embeddings are of half precision, `predict` returns
       another shape or no probabilities, or the module gives something else for ids.
 
   Example, with functions of its own in place of a masked language model:
@@ -64,29 +65,26 @@ def from_torch(
   module.eval().requires_grad_(False)
   of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
   of_rows = predict or (lambda rows: of_module(inputs_embeds=rows))
+  ids = _texts(module, num_tokens)
+  texts = torch.tensor(ids)
   try:
     words = embed or module.get_input_embeddings()
-    beginning = words(torch.full((1, 1), num_tokens))
+    rows = words(texts)
+    given = of_rows(rows)
+    of_ids = given if predict else of_module(input_ids=texts)
+    causal, reads_itself = _reads(lambda texts: of_rows(words(texts)), texts[:16], num_tokens)
   except Exception as error:  # torch raises anything.
-    reason = f'{type(error).__name__}: {error}'
-    raise ValueError(f'module does not embed [MASK], id {num_tokens} ({reason}); valid is one that does, or `embed`')
-  dtype, width = beginning.dtype, beginning.shape[-1]
+    raise ValueError(
+      f'module does not embed and predict ids up to [MASK], {num_tokens} ({type(error).__name__}: {error}); valid is a '
+      'language model that does, or `embed` and `predict`'
+    )
+  dtype, width = rows.dtype, rows.shape[-1]
   if dtype not in (torch.float32, torch.float64):
     raise ValueError(f'module computes in {dtype}; valid is float32: module.float()')
-  ids = _texts(module, num_tokens)
-  texts, of_texts = torch.tensor(ids), lambda texts: of_rows(words(texts))
-  try:
-    given = of_texts(texts)
-    of_ids = given if predict else of_module(input_ids=texts)
-    reads = _reads(of_texts, texts[:16], num_tokens)
-  except Exception as error:  # torch raises anything.
-    reason = f'{type(error).__name__}: {error}'
-    raise ValueError(f'module does not predict a text ({reason}); valid is a language model, or `predict`')
   _check(given.numpy(force=True), of_ids.numpy(force=True), ids, num_tokens)
-  if predict and reads == 'up to it':
-    raise ValueError('predict reads token i in row i, and none after it; valid is row i from the tokens before i alone')
+  beginning = words(torch.full((1, 1), num_tokens))
   after_beginning = lambda rows: torch.cat([beginning.expand(len(rows), 1, width), rows[:, :-1]], 1)
-  probs = (lambda rows: of_rows(after_beginning(rows))) if reads == 'up to it' else of_rows
+  probs = (lambda rows: of_rows(after_beginning(rows))) if causal and reads_itself else of_rows
 
   def pull_back(embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     leaf = torch.tensor(embeddings, dtype=dtype, requires_grad=True)
@@ -94,7 +92,7 @@ def from_torch(
     return slope.numpy(force=True)
 
   on_numpy = lambda function, dtype: lambda x: function(torch.tensor(x, dtype=dtype)).numpy(force=True)
-  return TorchModel(num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, reads != 'all')
+  return TorchModel(num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, causal)
 
 
 def _texts(module: Any, num_tokens: int) -> np.ndarray:
@@ -106,9 +104,8 @@ def _texts(module: Any, num_tokens: int) -> np.ndarray:
   return np.resize(np.random.default_rng(0).permutation(ids), (-(-len(ids) // 4), 4))
 
 
-def _reads(predict: Any, texts: Any, num_tokens: int) -> str:
-  """The tokens of texts [n, T] that row i reads, 'all', those 'up to it' or 'before it', by changing first and last."""
-
+def _reads(predict: Any, texts: Any, num_tokens: int) -> tuple[bool, bool]:
+  """Whether no row of texts [n, T] reads a later token, and whether the last reads its own, by changing tokens."""
   probs = predict(texts)
 
   def change(column: int) -> Any:
@@ -118,7 +115,7 @@ def _reads(predict: Any, texts: Any, num_tokens: int) -> str:
 
   by_first, by_last = change(0), change(-1)
   least = _NO_CHANGE * by_first[1:].max()
-  return 'all' if by_last[:-1].max() >= least else 'up to it' if by_last[-1] >= least else 'before it'
+  return bool(by_last[:-1].max() < least), bool(by_last[-1] >= least)
 
 
 def _check(probs: np.ndarray, of_ids: np.ndarray, texts: np.ndarray, num_tokens: int) -> None:
