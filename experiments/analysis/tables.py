@@ -1,0 +1,192 @@
+"""Tables of records by one grammar: means by unit, differences that are paired, their tests, in text and in Markdown.
+
+`rows` are the columns whose values make a row. `unit` are those that name an independent unit within it, such as the
+trial, which draws an HMM.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import re
+import textwrap
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from experiments.analysis.statistics import holm, Interval, interval, LEVEL, percent, stratified, trend
+from experiments.settings.fields import printable
+
+# The cells of a row by the headings of their columns.
+Row = dict[str, Any]
+# Columns of words wrap at this width, and titles at that of a page.
+_WORDS, _PAGE = 40, 120
+
+
+class Table(NamedTuple):
+  """A table of a report.
+
+  Attributes:
+    title: what the numbers are, with units, intervals and the family of tests.
+    frame: the cells, texts; a column's name is its heading.
+    num_texts: leading columns that hold words and stand left; numbers stand right.
+  """
+
+  title: str
+  frame: pd.DataFrame
+  num_texts: int = 0
+
+
+def table(title: str, rows: Sequence[Row] | pd.DataFrame, num_texts: int = 0) -> Table:
+  """A table of rows, each a dict from heading to cell, or of a frame with its named index; no column is empty."""
+  frame = pd.DataFrame(rows)
+  if frame.index.names[0] is not None:
+    frame = frame.reset_index()
+  texts = frame.astype(object).map(_cell)
+  return Table(title, texts.loc[:, (texts != '').any()], num_texts)
+
+
+def _cell(value: Any) -> str:
+  """A text; '' for a missing value."""
+  if value is None or isinstance(value, float) and np.isnan(value):
+    return ''
+  return f'{value:.6g}' if isinstance(value, float) else str(value)
+
+
+def as_text(table: Table) -> str:
+  """The table below its title, in plain text."""
+  rows = _rows(table, tablefmt='simple', maxcolwidths=[_WORDS] * table.num_texts)
+  return printable(f'{textwrap.fill(table.title, _PAGE)}\n\n{rows}\n', kept='\n')
+
+
+def as_markdown(table: Table) -> str:
+  """The title in italics, and the table with headings on one line."""
+  frame = table.frame.map(_escaped).rename(columns=_escaped)
+  return f'*{_escaped(table.title)}*\n\n{_rows(table._replace(frame=frame))}'
+
+
+def _rows(table: Table, **options: Any) -> str:
+  num_numbers = table.frame.shape[1] - table.num_texts
+  sides = ['left'] * table.num_texts + ['right'] * num_numbers
+  return table.frame.to_markdown(index=False, disable_numparse=True, colalign=sides, **options)
+
+
+def _escaped(text: str) -> str:
+  return re.sub(r'[|*]', r'\\\g<0>', text).replace('\n', ' ')
+
+
+def format_number(value: float, form: str) -> str:
+  """A number in a format; '' for NaN."""
+  return '' if np.isnan(value) else f'{value:{form}}'
+
+
+def proportion(flags: Sequence[bool]) -> str:
+  """'12/40 [17, 47]': how many, with the Clopper-Pearson 95% interval of the share in percent; '' of none."""
+  if not len(flags):
+    return ''
+  low, high = scipy.stats.binomtest(int(sum(flags)), len(flags)).proportion_ci(0.95, method='exact')
+  return f'{sum(flags)}/{len(flags)} [{100 * low:.0f}, {100 * high:.0f}]'
+
+
+def median_range(values: Sequence[float]) -> str:
+  """'2e-12 (1e-30 to 0.02)': the median, the least and the largest; '' of none."""
+  return f'{np.median(values):.1g} ({min(values):.1g} to {max(values):.1g})' if len(values) else ''
+
+
+def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:
+  """The records whose fields have these values."""
+  for name, value in fields.items():
+    records = records[records[name] == value]
+  return records
+
+
+def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
+  """The mean of a field in each unit, indexed by `rows` and `unit`; records that lack the field are skipped."""
+  known = records.dropna(subset=field).astype({field: float})
+  return known.groupby([*rows, *unit], sort=False)[field].mean()
+
+
+def means(
+  records: pd.DataFrame,
+  rows: Sequence[str],
+  field: str,
+  unit: Sequence[str],
+  cell: Callable[[Any], Any] = percent,
+  columns: Sequence[str] = (),
+) -> Any:
+  """The cell of the units' means of a field at each value of `rows`; a column for each value of `columns`, if any."""
+  values = by_unit(records, [*rows, *columns], field, unit)
+  cells = values.groupby(level=[*rows, *columns], sort=False).agg(cell)
+  return cells.unstack([*columns], sort=False) if columns else cells
+
+
+def paired(values: pd.DataFrame, pairs: Mapping[str, tuple[Any, Any]]) -> pd.Series:
+  """The first minus the second column of each pair, by its name, the level 'contrast', in the rows that have both."""
+  of_pairs = {
+    name: (values[first] - values[second]).dropna()
+    for name, (first, second) in pairs.items()
+    if first in values and second in values
+  }
+  found = {name: differences for name, differences in of_pairs.items() if len(differences)}
+  return pd.concat(found, names=['contrast']) if found else pd.Series(dtype=float)
+
+
+def contrasts(differences: pd.Series, rows: Sequence[str], unit: Sequence[str]) -> pd.DataFrame:
+  """A row for each contrast at each value of `rows`: the mean over units, tested; a family is one contrast."""
+  values = differences.groupby(level=['contrast', *rows, *unit], sort=False).mean()
+  return tested(values.groupby(level=['contrast', *rows], sort=False).agg(interval), ['contrast'])
+
+
+def pooled(
+  differences: pd.Series, rows: Sequence[str], strata: Sequence[str], size: str, unit: Sequence[str]
+) -> pd.DataFrame:
+  """A row for each contrast at each value of `rows`: the mean over units of all strata, and its trend with a size.
+
+  Both are tested, each as one family over all rows. A contrast that has one stratum has no row.
+  """
+  by = ['contrast', *rows]
+  values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
+  groups = {
+    name: of for name, of in values.groupby(level=by, sort=False) if of.groupby(level=strata).ngroups > 1
+  }
+  if not groups:
+    return pd.DataFrame()
+  index = pd.MultiIndex.from_tuples([*groups], names=by)
+  overall = [stratified(part for _, part in of.groupby(level=strata)) for of in groups.values()]
+  trends = [trend(of.index.get_level_values(size), of) for of in groups.values()]
+  correlations, p_values = np.transpose(trends)
+  return tested(pd.Series(overall, index, object), []).drop(columns='tests').assign(
+    Spearman=[format_number(value, '.2f') for value in correlations],
+    **{'p of the trend, Holm': [format_number(p_value, '.2g') for p_value in holm(pd.Series(p_values))]},
+  )
+
+
+def tested(intervals: pd.Series, family: Sequence[str]) -> pd.DataFrame:
+  """A row for each interval: n, p by Holm's correction, the number of tests, and the minimum detectable effect.
+
+  The correction is over the rows that agree in the levels of `family`; without one over all. The detectable effect has
+  80% power at level 0.05 over the number of tests.
+  """
+  p_values = intervals.map(lambda one: one.p_value).astype(float)
+  if family:
+    groups = p_values.groupby(level=family, sort=False)
+    corrected, sizes = groups.transform(holm), groups.transform('size')
+  else:
+    corrected, sizes = holm(p_values), pd.Series(len(p_values), p_values.index)
+  effects = [one.minimum_effect(LEVEL / size) for one, size in zip(intervals, sizes)]
+  return pd.DataFrame({
+    'n': [one.count for one in intervals],
+    'difference': intervals,
+    'p, Holm': [format_number(p_value, '.2g') for p_value in corrected],
+    'tests': sizes,
+    'detectable': [format_number(effect, '.1f') for effect in effects],
+  })
+
+
+def of_interval(found: Interval) -> Row:
+  """The cells of a difference that is tested alone."""
+  return {
+    'n': found.count,
+    'difference': found,
+    'p': format_number(found.p_value, '.2g'),
+    'detectable': format_number(found.minimum_effect(LEVEL), '.1f'),
+  }
