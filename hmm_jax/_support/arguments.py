@@ -156,6 +156,19 @@ def check_texts(model: Any, params: Any, tokens: Any) -> None:
   check_vocabulary(model, params)
 
 
+def labelled(features: Any, labels: Any, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+  """Features [n, F], of their own type, and labels [n] in host memory; raises ValueError if they are no examples."""
+  features, labels = np.asarray(array('features', features)), np.asarray(array('labels', labels))
+  if features.ndim != 2 or not len(features) or labels.shape != features.shape[:1]:
+    valid = '[n, F] and [n], n at least 1'
+    raise ValueError(f'features have shape {features.shape} and labels {labels.shape}; valid are {valid}')
+  if not np.isfinite(features).all():
+    raise ValueError('features have an entry that is not finite; valid are finite numbers')
+  check_size('num_classes', num_classes, 2)
+  check_ids('labels', labels, num_classes)
+  return features, labels
+
+
 def check_widths(parts: Sequence[Any], width: int) -> None:
   """Raise ValueError unless the rows of each part [..., T, D] have this width."""
   for part in parts:

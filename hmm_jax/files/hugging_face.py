@@ -223,7 +223,9 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
   if state[TOKEN_TYPES][0].any():
-    flat['position_embedding'] = flat['position_embedding'] + state[TOKEN_TYPES][0]
+    # A sum of half precision would round more than either.
+    positions = flat['position_embedding']
+    flat['position_embedding'] = positions.astype(np.promote_types(positions.dtype, np.float32)) + state[TOKEN_TYPES][0]
   return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')
 
 

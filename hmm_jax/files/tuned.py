@@ -83,7 +83,7 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
     # JSON has lists for tuples.
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
     head = _HEADS[content['head']](**fields)
-    prompt = content['prompt'] and Prompt(**content['prompt'])
+    prompt = None if content['prompt'] is None else Prompt(**content['prompt'])
     rows = prompt.length if prompt else 0
     # Folders of earlier versions do not name the hidden token, which was the first.
     accuracy, hidden = float(content['accuracy']), content.get('hidden', 0)
@@ -101,4 +101,7 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
     shapes = {name: leaf.shape for name, leaf in zip(_names(expected), jax.tree.leaves(expected))}
     folders.check_arrays(arrays, shapes)
     trainable = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
-    return Tuner(model, head, prompt), params, trainable, accuracy, int(hidden)
+    tuner = Tuner(model, head, prompt)
+    # Programs are compiled for it: a list in a field would be found at the first prediction.
+    hash(tuner)
+    return tuner, params, trainable, accuracy, int(hidden)

@@ -46,7 +46,14 @@ class Probe(NamedTuple):
   penalty: float
 
   def __call__(self, features: ArrayLike) -> np.ndarray:
-    return _VALUES[self.kind](np.asarray(features), *self.fitted)
+    features = np.asarray(arguments.array('features', features))
+    of_probe = self.fitted[0].shape
+    width = of_probe[1] if self.kind == 'table' else of_probe[0]
+    if not features.ndim or features.shape[-1] != width:
+      raise ValueError(f'features have shape {features.shape}; valid is [..., {width}], as those of the fit')
+    if self.kind == 'table':
+      arguments.check_ids('features', features, 2**31)
+    return _VALUES[self.kind](features, *self.fitted)
 
 
 @arguments.converted

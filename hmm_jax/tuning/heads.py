@@ -18,6 +18,8 @@ import numpy as np
 from hmm_jax._support import arguments
 
 _matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+# A smaller temperature than this would be 0 in float32.
+_LEAST_TEMPERATURE = 1e-30
 
 
 class Head(Protocol):
@@ -183,11 +185,12 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
   [0.  0.5 0.5]
   """
-  if not temperature >= 0:
-    raise ValueError(f'temperature is {temperature}; valid is a number of at least 0')
-  if temperature > 0:
-    return jax.nn.softmax(logits / temperature)
+  if temperature and not _LEAST_TEMPERATURE <= temperature < jnp.inf:
+    raise ValueError(f'temperature is {temperature}; valid is 0, or at least {_LEAST_TEMPERATURE}')
   largest = logits.max(-1, keepdims=True)
+  if temperature > 0:
+    # Their quotients may be infinite, and so may not be subtracted.
+    return jax.nn.softmax((logits - jax.lax.stop_gradient(largest)) / temperature)
   size = jnp.where(jnp.isfinite(largest), jnp.abs(largest), 1)
   rounding = jnp.finfo(logits.dtype).eps ** (2 / 3) * jnp.maximum(size, 1)
   is_largest = (logits >= largest - rounding).astype(logits.dtype)
@@ -208,6 +211,9 @@ def attention_weights(head: AttentionHead, token_probs: Array, temperature: floa
   >>> print(attention_weights(params, jnp.ones((5, 4)), temperature=1.0))
   [0.2 0.2 0.2 0.2 0.2]
   """
+  if token_probs.shape[-2] != len(head.positions):
+    valid = f'{len(head.positions)}, with the prompt, as those that the head was made for'
+    raise ValueError(f'texts have {token_probs.shape[-2]} positions; valid are {valid}')
   keys = _matmul(token_probs, head.key_weights.T) + head.positions
   return softmax_or_argmax(_matmul(keys, head.query), temperature)
 
