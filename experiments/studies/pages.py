@@ -2,7 +2,7 @@
 
 A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
 it are written by hand. Figures lie beside the records that they are drawn from: those of every folder of which a page
-has a table or a figure.
+has a table or a figure. A folder of an experiment that is gone is frozen: its figures stay, its tables are plain words.
 """
 
 from collections.abc import Callable
@@ -45,6 +45,11 @@ def folders() -> set[str]:
   return {folder for page in PAGES for folder in _FOLDER.findall(page.read_text('utf-8'))}
 
 
+def is_frozen(folder: pathlib.Path) -> bool:
+  """True if no experiment makes the records of a folder any more."""
+  return results.configs(folder)[0]['experiment'] not in registry.EXPERIMENTS
+
+
 def main(words: list[str]) -> int:
   """Rewrite every page, and the figures of every folder of records that is on a page; return the exit status."""
   if words:
@@ -57,7 +62,7 @@ def main(words: list[str]) -> int:
     except (KeyError, ValueError, SettingsError) as error:
       print(f'error: {page} has an unknown table ({error}); valid is NAME of FOLDER', file=sys.stderr)
       return exit_status.BAD_INPUT
-  for folder in sorted(folders()):
+  for folder in sorted(name for name in folders() if not is_frozen(_RESULTS / name)):
     _, draw = _shown(folder)
     for name, figure in draw().items():
       files.write_whole(_RESULTS / folder / f'{name}.png', figures.as_bytes(figure, 'png'))
