@@ -341,6 +341,12 @@ def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_p
     hj.load_tuned(tmp_path / 'tuned')
 
 
+def test_a_tuned_folder_with_a_field_that_is_gone_is_read(tmp_path):
+  tuned(hj.Linear(2), None).save(tmp_path / 'tuned')
+  edited(tmp_path / 'tuned/head.json', fields={'num_classes': 2, 'token_classes': [], 'position': 0})
+  assert hj.load_tuned(tmp_path / 'tuned').tuner.head == hj.Linear(2)
+
+
 @pytest.mark.parametrize('name', ['head', 'adapter_model'])
 def test_a_tuned_folder_with_a_number_that_is_not_finite_is_refused(name, tmp_path):
   tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
