@@ -73,10 +73,10 @@ def exact_probs(distribution: Distribution, inputs: np.ndarray, hidden: int = 0)
   return states @ np.asarray(distribution.joint_emission_matrix, np.float64)
 
 
-def exact_law_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, masks: int, joint: bool) -> np.ndarray:
-  """The exact law of k [MASK]s before inputs [n, T], as in `tuning.mask_laws`, in float64."""
+def exact_marginals_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, masks: int) -> np.ndarray:
+  """The exact marginals of k [MASK]s before inputs [n, T], as in `tuning.mask_laws`, in float64."""
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
-  last = masks_as_one_token(hmm, masks, joint)
+  last = masks_as_one_token(hmm, masks, joint=False)
   return tasks_lib.hidden_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
 
 

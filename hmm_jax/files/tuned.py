@@ -82,6 +82,8 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
   with readable(folder / 'head.json', 'that of a folder of `Tuned.save`'):
     # JSON has lists for tuples.
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
+    # A field of earlier versions; the shapes of arrays tell if it was used.
+    fields.pop('token_classes', None)
     head = _HEADS[content['head']](**fields)
     prompt = None if content['prompt'] is None else Prompt(**content['prompt'])
     rows = prompt.length if prompt else 0

@@ -4,7 +4,6 @@ A `Head` initialises parameters and computes scores. The parameters are trees of
 `AttentionHead`, the same as those that a theorem constructs.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -120,20 +119,6 @@ def linear_scores(head: LinearHead, features: Array) -> Array:
   return _matmul(features, head.weights) + head.bias
 
 
-def over_classes(probs: Any, token_classes: Sequence[int]) -> Any:
-  """Sum probabilities [..., V] over classes of tokens, [..., max + 1], by the class of each token; () sums nothing.
-
-  >>> over_classes(np.array([0.5, 0.25, 0.25]), (1, 0, 1)).tolist()
-  [0.25, 0.75]
-  """
-  if not len(token_classes):
-    return probs
-  if len(token_classes) != probs.shape[-1]:
-    raise ValueError(f'token_classes are {token_classes}; valid is a class for each of {probs.shape[-1]} tokens')
-  # By products that no accelerator rounds.
-  return (probs[..., None] * np.eye(max(token_classes) + 1, dtype=probs.dtype)[list(token_classes)]).sum(-2)
-
-
 class AttentionHead(NamedTuple):
   """One query over the positions of a sequence, equations (4.1) and (4.2), with a column of `output` for each class.
 
@@ -241,7 +226,6 @@ class Linear(Head):
 
   Attributes:
     num_classes: C.
-    token_classes: of each token, over which the output is summed first; () for the output itself.
     position: of the [MASK] in the text, 0 the first and -1 the last.
 
   >>> head = Linear(num_classes=2)
@@ -251,17 +235,16 @@ class Linear(Head):
   """
 
   num_classes: int
-  token_classes: tuple[int, ...] = ()
   position: int = 0
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
-    return init_linear_head(key, max(self.token_classes, default=num_features - 1) + 1, self.num_classes)
+    return init_linear_head(key, num_features, self.num_classes)
 
   def positions(self, prompt_length: int) -> np.ndarray:
     return np.array([self.position if self.position < 0 else prompt_length + self.position])
 
   def read(self, outputs: Array, tokens: Array) -> Array:
-    return over_classes(outputs[..., 0, :], self.token_classes)
+    return outputs[..., 0, :]
 
   def scores(self, params: LinearHead, features: Array) -> Array:
     return linear_scores(params, features)

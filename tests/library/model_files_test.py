@@ -356,7 +356,7 @@ def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_p
     hj.load_tuned(tmp_path / 'tuned')
 
 
-@pytest.mark.parametrize('change', [{'prompt': False}, {'fields': {'num_classes': 2, 'token_classes': {}}}])
+@pytest.mark.parametrize('change', [{'prompt': False}, {'fields': {'num_classes': 2, 'position': {}}}])
 def test_a_field_of_another_type_is_refused(change, tmp_path):
   tuned(hj.Linear(2)).save(tmp_path / 'tuned')
   edited(tmp_path / 'tuned/head.json', **change)
@@ -372,6 +372,12 @@ def test_token_types_are_added_in_float32(folder):
   positions, types = state['bert.embeddings.position_embeddings.weight'], state[TYPES]
   found = hj.load(folder)[1]['position_embedding']
   np.testing.assert_array_equal(found, np.float32(positions) + np.float32(types))
+
+
+def test_a_tuned_folder_with_a_field_that_is_gone_is_read(tmp_path):
+  tuned(hj.Linear(2), None).save(tmp_path / 'tuned')
+  edited(tmp_path / 'tuned/head.json', fields={'num_classes': 2, 'token_classes': [], 'position': 0})
+  assert hj.load_tuned(tmp_path / 'tuned').tuner.head == hj.Linear(2)
 
 
 @pytest.mark.parametrize('name', ['head', 'adapter_model'])
