@@ -164,6 +164,8 @@ def test_tables_and_figures_show_the_records():
   assert tables['patches'].frame['encoding'].tolist() == ['0.101'] * 2
   assert tables['prompts'].frame['layer_1'].tolist() == ['0.2', '0.4', '0.6'] * 2
   figures = report.figures(records, settings)
+  ticks = [label.get_text() for label in figures['layers'].axes[-1].get_xticklabels()]
+  assert ticks == ['emb.', *(f'layer_{number}' for number in range(1, len(ticks)))]
   assert [*figures] == ['layers', 'along', 'patches', 'simplex']
   layer, prediction = (line.get_xydata() for line in figures['along'].axes[0].lines)
   np.testing.assert_allclose(layer, [[0, 1], [20, 0.75], [40, 0.505]])
