@@ -2,7 +2,7 @@
 
 A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
 it are written by hand. Figures lie beside the records that they are drawn from: those of every folder of which a page
-has a table or a figure. A folder of an experiment that is gone is frozen: its figures stay, its tables are plain words.
+has a table or a figure. FROZEN folders are left out: their figures stay, their tables are plain words.
 """
 
 from collections.abc import Callable

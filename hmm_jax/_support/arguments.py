@@ -127,6 +127,12 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
 
 
+def check_finite(name: str, x: Any) -> None:
+  """Raise ValueError unless all numbers of an array or a tree are finite."""
+  if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(x))):
+    raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
+
+
 def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
   if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
@@ -162,8 +168,7 @@ def labelled(features: Any, labels: Any, num_classes: int) -> tuple[np.ndarray, 
   if features.ndim != 2 or not len(features) or labels.shape != features.shape[:1]:
     valid = '[n, F] and [n], n at least 1'
     raise ValueError(f'features have shape {features.shape} and labels {labels.shape}; valid are {valid}')
-  if not np.isfinite(features).all():
-    raise ValueError('features have an entry that is not finite; valid are finite numbers')
+  check_finite('features', features)
   check_size('num_classes', num_classes, 2)
   check_ids('labels', labels, num_classes)
   return features, labels

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax.distributions.files import readable
 from hmm_jax.files import folders, models
 from hmm_jax.files.folders import Path
@@ -48,7 +49,7 @@ def save_tuned(
     )
   if type(head) not in _HEADS.values():
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
-  folders.check_finite('head and prompt', trainable)
+  arguments.check_finite('head and prompt', trainable)
   with folders.new_folder(directory) as folder:
     models.save(folder / _MODEL, tuner.model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}

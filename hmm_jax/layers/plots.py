@@ -98,11 +98,12 @@ def _depth(name: Any) -> float:
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
   """A number, and the ends of its interval, which is the number if there is none."""
-  mean, *rest = np.ravel(array('table', value)).tolist() or [0.0] * 4
+  numbers = np.ravel(array('table', value)).tolist()
+  mean, *rest = numbers or [np.nan]
   low, high = rest if len(rest) == 2 else (mean - sum(rest), mean + sum(rest))
   # A mean of equal numbers may lie outside of their range by rounding.
   low, high = (mean if np.isclose(end, mean, rtol=1e-9, atol=0) else end for end in (low, high))
-  if len(rest) > 2 or low > mean or high < mean:
+  if not 1 <= len(numbers) <= 3 or low > mean or high < mean:
     raise ValueError(f'table has {value!r}; valid is a number, (mean, half) or (mean, lower end, upper end)')
   return mean, low, high
 

@@ -175,7 +175,7 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   largest = logits.max(-1, keepdims=True)
   if temperature > 0:
     # Their quotients may be infinite, and so may not be subtracted.
-    return jax.nn.softmax((logits - jax.lax.stop_gradient(largest)) / temperature)
+    return jax.nn.softmax((logits - lax.stop_gradient(largest)) / temperature)
   size = jnp.where(jnp.isfinite(largest), jnp.abs(largest), 1)
   rounding = jnp.finfo(logits.dtype).eps ** (2 / 3) * jnp.maximum(size, 1)
   is_largest = (logits >= largest - rounding).astype(logits.dtype)
