@@ -165,7 +165,6 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
   config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
   config.downstream.hidden = 'first'
-  config.downstream.update(token_classes=0, partition=0)
   config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = group(
@@ -177,7 +176,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)
-  config.masks = group(number=5, joint=2)
+  config.masks = group(number=5)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:

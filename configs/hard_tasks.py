@@ -24,7 +24,7 @@ import ml_collections
 from configs import base
 
 SCALES = ('small', 'full_rate')
-METHODS = ('head', 'head_whitened', 'prompt', 'probe', 'masks', 'masks_converged', 'joint_converged')
+METHODS = ('head', 'head_whitened', 'prompt', 'probe', 'masks', 'masks_converged')
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:

@@ -149,8 +149,7 @@ class DownstreamTask(NamedTuple):
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
     if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
       raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
-    if not np.isfinite(weights).all():
-      raise ValueError('task_weights have an entry that is not finite; valid are finite numbers')
+    arguments.check_finite('task_weights', weights)
     inputs, probs = _inputs_and_probs(hmm, self)
     return inputs, tasks.labelled(self.task_weights, probs).labels
 

@@ -19,9 +19,6 @@ from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import ExactModel, representation
 from hmm_jax.tuning import tasks as tasks_lib
 
-# Above the number of any task, whose keys are folded alike.
-_FIRST_PARTITION = 2**20
-
 
 class Downstream(NamedTuple):
   """The tasks of a trial and what they share, in numpy arrays, and how labels arise.
@@ -36,7 +33,6 @@ class Downstream(NamedTuple):
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] if there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
-    token_classes: the class of each token, over which linear heads see the sums of G; () for G itself.
     label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that defines labels.
   """
 
@@ -48,7 +44,6 @@ class Downstream(NamedTuple):
   concentration_name: str
   most_concentration: float
   label_probs: Callable[[np.ndarray], np.ndarray]
-  token_classes: tuple[int, ...] = ()
 
   def labels(self, tasks: list[int]) -> np.ndarray:
     """Labels [K, n] of these tasks."""
@@ -98,30 +93,7 @@ def draw(
     concentration_name='read_probability' if reads_cells else 'entropy',
     most_concentration=1.0 if reads_cells else math.log(max(point.num_states, 2)),
     label_probs=label_probs,
-    token_classes=_token_classes(settings, key_tasks) if d.token_classes else (),
   )
-
-
-def _token_classes(settings: Settings, key_tasks: Array) -> tuple[int, ...]:
-  """The class of each token in the partition of the settings, in an order of its own."""
-  d = settings.downstream
-  order = jax.random.permutation(jax.random.fold_in(key_tasks, _FIRST_PARTITION + d.partition), settings.hmm.num_tokens)
-  return nested_classes(order.tolist(), d.token_classes)
-
-
-def nested_classes(order: list[int], count: int) -> tuple[int, ...]:
-  """The class of each token, after the two smallest have merged until `count` are left; the first if several tie.
-
-  So the classes of fewer are unions of those of more.
-
-  >>> nested_classes([2, 0, 3, 1], 2)
-  (0, 1, 0, 1)
-  """
-  classes = [[token] for token in order]
-  while len(classes) > count:
-    first, second, *classes = sorted(classes, key=len)
-    classes.append(first + second)
-  return tuple([token in tokens for tokens in classes].index(True) for token in range(len(order)))
 
 
 def _concentration(settings: Settings, point: Point, distribution: Distribution, inputs: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.special
 
+from experiments.pipeline import which_theorem
 from experiments.pipeline.downstream import Downstream
 from experiments.settings.grid import Settings
 from hmm_jax.distributions.hmm import Distribution, HMM
@@ -15,7 +16,7 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.theory.masks import masks_as_one_token
 from hmm_jax.tuning import best_head, optimum, separability, tasks as tasks_lib, token_readers
 from hmm_jax.tuning.heads import LinearHead
-from hmm_jax.tuning.reachable import linear_score, Reachable, reachable
+from hmm_jax.tuning.reachable import linear_score, reachable
 
 Splits = dict[str, slice]
 # Ridges of whitened heads: the exact model takes the least, another the best on validation.
@@ -24,7 +25,8 @@ _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 # The most tokens that readers without a model take into account.
 _MOST_TOKENS = 8
-# Fields that only some methods fill; null for the others, except those of `nearest_readers`, which only these have.
+# Fields that only some methods fill; null for the others, except those of `nearest_readers` and `which_theorem`, which
+# only these have.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
     'attention_by',
@@ -71,10 +73,10 @@ def exact_probs(distribution: Distribution, inputs: np.ndarray, hidden: int = 0)
   return states @ np.asarray(distribution.joint_emission_matrix, np.float64)
 
 
-def exact_law_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, masks: int, joint: bool) -> np.ndarray:
-  """The exact law of k [MASK]s before inputs [n, T], as in `tuning.mask_laws`, in float64."""
+def exact_marginals_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, masks: int) -> np.ndarray:
+  """The exact marginals of k [MASK]s before inputs [n, T], as in `tuning.mask_laws`, in float64."""
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
-  last = masks_as_one_token(hmm, masks, joint)
+  last = masks_as_one_token(hmm, masks, joint=False)
   return tasks_lib.hidden_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
 
 
@@ -181,7 +183,8 @@ def heads_on_test(
   """The best linear head found on the exact G of the test inputs, for each of `tasks`.
 
   The search starts, among others, from heads converged on the training and on the test inputs. Where mu's score of the
-  masked state is exactly linear in G, its head competes too, on inputs whose label is certain despite rounding.
+  masked state is exactly linear in G, its head competes too, on inputs whose label is certain despite rounding. If that
+  score decides the label of an HMM without a memory, records say which theorem covers the task.
   """
   splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
   states = tasks_lib.hidden_state_probs(distribution, inputs)
@@ -192,17 +195,20 @@ def heads_on_test(
   for task, labels in zip(tasks, downstream.labels(tasks)):
     best = _best_of_search(settings, distribution, probs, labels, inputs.shape[1], splits)
     head, is_right, separable = best.head, (probs @ best.head).argmax(1) == labels, best.separable
-    exact = _head_of_score(settings, distribution, hmm, reach, downstream.tasks[task])
-    if exact is not None:
-      of_states, of_tokens = exact
-      surely = separability.surely_right(states, labels, of_states)
+    weights = _joint_weights(settings, distribution, downstream.tasks[task])
+    score = linear_score(hmm, reach, weights, hmm.initial_probs)
+    if score.head is not None:
+      surely = separability.surely_right(states, labels, weights.T)
       if surely[test].sum() >= is_right[test].sum():
-        head, is_right, separable = of_tokens, surely, bool(surely[test].all()) or separable
+        head, is_right = np.pad(score.head.astype(np.float64), ((0, 0), (0, 1))), surely
+        separable = bool(surely[test].all()) or separable
     fields = {
       'accuracy_at_most': best.accuracy_at_most,
       'separable': separable,
       'certificate_residual': best.residual,
     }
+    if _is_label_of_mask(settings, distribution):
+      fields |= which_theorem.facts(hmm, weights, score, states[test], probs[test])
     fits.append(Fitted({'head': LinearHead(head, np.zeros(head.shape[1]))}, is_right, None, fields))
   return fits
 
@@ -227,21 +233,19 @@ def _best_of_search(
   )
 
 
-def _head_of_score(
-  settings: Settings, distribution: HMM | MemoryHMM, hmm: HMM, reach: Reachable, task: tasks_lib.Task
-) -> tuple[np.ndarray, np.ndarray] | None:
-  """The score that decides the label, as a head on joint states [E, C] and on tokens [V, C], in float64.
-
-  None if it is not linear in G.
-  """
+def _joint_weights(settings: Settings, distribution: HMM | MemoryHMM, task: tasks_lib.Task) -> np.ndarray:
+  """mu on joint states, [C, E] float64."""
   weights = np.asarray(task.task_weights, np.float64)
-  if isinstance(distribution, MemoryHMM):
-    cells = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
-    weights = np.repeat(weights[:, cells[settings.memory.label_cell]], distribution.num_states, axis=1)
-  head = linear_score(hmm, reach, weights, hmm.initial_probs).head
-  if head is None:
-    return None
-  return weights.T, np.pad(head.astype(np.float64), ((0, 0), (0, 1)))
+  if isinstance(distribution, HMM):
+    return weights
+  cells = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
+  return np.repeat(weights[:, cells[settings.memory.label_cell]], distribution.num_states, axis=1)
+
+
+def _is_label_of_mask(settings: Settings, distribution: HMM | MemoryHMM) -> bool:
+  """True if labels are of the masked state of an HMM without a memory, and no token is cut off."""
+  d = settings.downstream
+  return isinstance(distribution, HMM) and d.label_state == 'first' and d.seen_length(prompt_length=0) == d.length
 
 
 def _converged(

@@ -18,7 +18,7 @@ from experiments.records.trials import TunedTask
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
-from experiments.settings.methods import AT_MASKS, METHODS, OF_SEQUENCE
+from experiments.settings.methods import METHODS, OF_SEQUENCE
 from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
 from hmm_jax.distributions.hmm import Distribution
@@ -62,13 +62,11 @@ class Job(NamedTuple):
     return f'{self.method} on {self.frozen.name}'
 
 
-def build(
-  settings: Settings, point: Point, model: MaskedLM, method: str, token_classes: tuple[int, ...] = ()
-) -> tuner_lib.Tuner:
+def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuner_lib.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   hidden = settings.downstream.hidden_position
-  head: heads.Head = heads.Linear(num_classes, token_classes if chosen.reads == 'mask' else (), hidden)
+  head: heads.Head = heads.Linear(num_classes, hidden)
   if method == 'own_head':
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
@@ -102,13 +100,12 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   elif chosen.reads == 'nearest':
     fits = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
   else:
-    classes = downstream.token_classes
-    tuner = build(settings, trial.point, frozen.model, method, classes)
+    tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if chosen.reads in AT_MASKS:
-      features = _law_at_masks(job, inputs)
+    if chosen.reads == 'masks':
+      features = _marginals_at_masks(job, inputs)
     elif is_exact and not chosen.has_schedule:
-      features = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs, hidden), classes)
+      features = optimal_heads.exact_probs(frozen.distribution, inputs, hidden)
     else:
       features = tuner_lib.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -125,7 +122,7 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
       for fitted, fields in zip(fits, effects):
         fitted.fields.update(fields)
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
-      exact = heads.over_classes(optimal_heads.exact_probs(frozen.distribution, inputs, hidden), classes)
+      exact = optimal_heads.exact_probs(frozen.distribution, inputs, hidden)
       for fitted, y in zip(fits, downstream.labels(tasks)):
         fitted.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([fitted.is_right[splits['test']].mean() for fitted in fits])
@@ -142,19 +139,13 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
   return outcome
 
 
-def _law_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
-  """The predicted law at the [MASK]s that a method reads, [n, F]; the exact one in float64 for fits in float64.
-
-  Joint probabilities are in units of their mean, times that of one mask: schedules are made for features of that size.
-  """
-  settings, frozen, joint = job.trial.settings, job.frozen, METHODS[job.method].reads == 'joint'
-  masks = settings.num_masks(job.method)
+def _marginals_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
+  """The predicted marginals at the [MASK]s that a method reads, [n, k V]; the exact ones for fits in float64."""
+  settings, frozen, masks = job.trial.settings, job.frozen, job.trial.settings.num_masks(job.method)
   if frozen.name == 'exact':
-    law = optimal_heads.exact_law_at_masks(frozen.params, inputs, masks, joint)
-  else:
-    at_masks = mask_laws.joint_at_masks if joint else mask_laws.marginals_at_masks
-    law = at_masks(frozen.model, frozen.params, inputs, masks, batch_size=settings.measure.batch_size)
-  return law * settings.hmm.num_tokens ** (masks - 1) if joint else law
+    return optimal_heads.exact_marginals_at_masks(frozen.params, inputs, masks)
+  batch_size = settings.measure.batch_size
+  return mask_laws.marginals_at_masks(frozen.model, frozen.params, inputs, masks, batch_size=batch_size)
 
 
 def _trained_in_blocks(

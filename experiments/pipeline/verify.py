@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -96,21 +97,21 @@ def _name(record: Record) -> str:
 def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   """A row for each field, after one for which records there are: values compared, how many differ, and by how much.
 
-  The field `environment` is left out. Of a given process and corpus, NAME-DIGEST, the digest counts.
+  Fields that no record on file has, which came later, and `environment` are left out. Of a given process and corpus,
+  NAME-DIGEST, the digest counts.
   """
   theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
-  counts = Counter(map(_name, recorded))
+  counts, known = Counter(map(_name, recorded)), {*itertools.chain(*recorded)} - {'environment'}
   # On both sides, and on record only once.
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
   for name in filter(theirs.get, ours):
-    for field in {**ours[name], **theirs[name]}:
+    for field in filter(known.__contains__, {**ours[name], **theirs[name]}):
       values = [records[name].get(field, _ABSENT) for records in (theirs, ours)]
       if field in ('distribution', 'corpus_file'):
         values = [str(value).rpartition('-')[2] for value in values]
       # A bool is no number here, although Python counts it as an int.
       are_numbers = all(type(value) in (int, float) for value in values)
       gap = abs(values[0] - values[1]) if are_numbers else math.nan
-      if field != 'environment':
-        rows.append((field, json.dumps(values[0]) != json.dumps(values[1]), gap))
+      rows.append((field, json.dumps(values[0]) != json.dumps(values[1]), gap))
   groups = pd.DataFrame(rows, columns=['field', 'differs', 'gap']).groupby('field', sort=False, as_index=False)
   return groups.agg(compared=('gap', 'size'), differ=('differs', 'sum'), largest=('gap', 'max'))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from experiments.records import files
 from experiments.runtime import storage
-from experiments.settings import config as config_lib, lists
+from experiments.settings import config as config_lib, gone, lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Point
 
@@ -92,7 +92,9 @@ class Part(NamedTuple):
 
 def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
   """The records of each of several settings on record that can be read and have some; [] of a single one."""
-  owned, found = _owned(workdir, settings), list[Part]()
+  # As `load` has them.
+  owned = [(asking, row) for asking, row in _owned(workdir, settings) if not gone.is_of_method(row)]
+  found = list[Part]()
   fields = {name for _, row in owned for name in row}
   contents = _whole(configs(workdir), settings)
   for content, point in zip(contents, _points(contents, settings)):
@@ -145,7 +147,7 @@ def _owned(workdir: pathlib.Path, like: Any) -> list[tuple[str, Record]]:
     fits = lambda point: all(row.get(name, value) == value for name, value in point.items())
     return by_values.get(values) or next((asking for asking, point in reversed(points) if fits(point)), '')
 
-  return [(owner(row), row) for row in load(workdir)]
+  return [(owner(row), row) for row in _on_file(workdir)]
 
 
 def _put(workdir: pathlib.Path, configs: list[Record]) -> None:
@@ -178,7 +180,7 @@ def config(workdir: pathlib.Path) -> Record | None:
 
 
 def configs(workdir: pathlib.Path) -> list[Record]:
-  """The settings on record: those of the last run, then others.
+  """The settings on record: those of the last run, then others; without fields and methods that are gone.
 
   Raises Corrupt if they cannot be parsed or are no settings, or a directory stands in their place, and SettingsError if
   they are of another version.
@@ -198,7 +200,7 @@ def configs(workdir: pathlib.Path) -> list[Record]:
   is_named = lambda one: isinstance(one, dict) and all(isinstance(one.get(name), str) for name in _NAMES)
   if not isinstance(others, list) or not all(map(is_named, [content, *others])):
     raise files.Corrupt(f'{path} is damaged; valid are settings that name {" and ".join(_NAMES)}, or no file')
-  return [content, *others]
+  return [*map(gone.settings_without, [content, *others])]
 
 
 def check_recorded(workdir: pathlib.Path, experiment: str) -> None:
@@ -249,7 +251,15 @@ def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
 
 
 def load(workdir: pathlib.Path) -> list[Record]:
-  """The records of a workdir, if any. Raises SettingsError if they are damaged, or of another version."""
+  """The records of a workdir, if any, but those of methods that are gone.
+
+  Raises SettingsError if records are damaged, or of another version.
+  """
+  return [record for record in _on_file(workdir) if not gone.is_of_method(record)]
+
+
+def _on_file(workdir: pathlib.Path) -> list[Record]:
+  """All records of a workdir; a merge keeps those of methods that are gone."""
   records = files.read_json_lines(workdir / FILE_NAME)
   for version in (record.get(_VERSION, 0) for record in records):
     require(version == SCHEMA_VERSION, f'the schema version of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
-from experiments.settings.methods import AT_MASKS, METHODS, MODELS, NONE, WITHOUT_BERT
+from experiments.settings.methods import METHODS, MODELS, NONE, WITHOUT_BERT
 from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
@@ -47,10 +47,6 @@ AXES: dict[str, Callable[[Point], int]] = {
   'memory_cells': lambda point: point.num_cells,
   'controls': lambda point: point.joint_states,
 }
-
-
-# Features of a linear head at several [MASK]s: Newton's method takes the cube of their number.
-_MOST_WORDS = 1024
 
 
 class Settings(groups.Experiment):
@@ -137,12 +133,6 @@ class Settings(groups.Experiment):
     used = self.methods + m.vanilla_methods
     self._check_hidden(used)
     self._check_positions(max(map(self.num_rows_added, used)))
-    if any(METHODS[name].reads == 'joint' for name in used):
-      self.require(
-        'masks.joint',
-        self.hmm.num_tokens**self.masks.joint <= _MOST_WORDS,
-        f'fewer: |X|^joint is at most {_MOST_WORDS}',
-      )
     for name in set(AXES) & set(self.figures):
       # Figures show the two kinds of text apart, so that one of each may share a place.
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
@@ -152,13 +142,8 @@ class Settings(groups.Experiment):
     self.require(
       'own_head', bool(self.own_head) == ('own_head' in used), "MODULE:FUNCTION if methods has 'own_head', else ''"
     )
-    fits = d.token_classes != 1 and d.token_classes <= self.hmm.num_tokens
-    self.require('downstream.token_classes', fits, f'0, or from 2 to the number of tokens, {self.hmm.num_tokens}')
     for name in used:
       method = METHODS[name]
-      sums = method.reads in ('mask', 'representation', 'nearest') and name not in ('own_head', 'head_best')
-      valid = f'0 for method {name}, which cannot read sums over classes'
-      self.require('downstream.token_classes', sums or not d.token_classes, valid)
       valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
       self.require('models', set(method.models) & {*self.models, NONE}, valid)
       reads_all = method.reads not in ('probs', 'tokens')
@@ -181,7 +166,7 @@ class Settings(groups.Experiment):
     self.require('downstream.num_positions', is_first or not d.num_positions, valid)
     for name in used:
       valid = f"'first' for method {name}, which reads [MASK]s before a text or knows the law of its first state"
-      fits = METHODS[name].reads not in AT_MASKS and name != 'head_best'
+      fits = METHODS[name].reads != 'masks' and name != 'head_best'
       self.require('downstream.hidden', fits or is_first, valid)
 
   def _check_positions(self, added: int) -> None:
@@ -226,8 +211,7 @@ class Settings(groups.Experiment):
 
   def num_masks(self, method: str) -> int:
     """The number of [MASK]s before a text that one of METHODS reads."""
-    reads = METHODS[method].reads
-    return (self.masks.joint if reads == 'joint' else self.masks.number) if reads in AT_MASKS else 1
+    return self.masks.number if METHODS[method].reads == 'masks' else 1
 
   def num_rows_added(self, method: str) -> int:
     """The length of a prompt, or the number of [MASK]s beyond the first, that one of METHODS adds to a text."""

@@ -200,10 +200,6 @@ class DownstreamSettings(Group):
   num_classes: int = setting('number of classes', least=2, most=1000)
   num_nonzero: int = setting('nonzero entries of mu, capped at its size', most=1_000_000)
   with_replacement: bool = setting('draw the places of the nonzero entries with replacement')
-  token_classes: int = setting(
-    'classes of tokens that predictions are summed over before a linear head; 0: none', least=0, earlier=0
-  )
-  partition: int = setting('number of the nested partition of tokens into such classes', least=0, earlier=0)
 
   @property
   def hidden_position(self) -> int:
@@ -254,7 +250,6 @@ class RestartSettings(Group):
 
 class MaskSettings(Group):
   number: int = setting('masks: number of [MASK]s before a text, whose marginals are read', most=1000, earlier=5)
-  joint: int = setting('joint: number of [MASK]s before a text, whose joint law is read', most=12, earlier=2)
 
 
 class PromptSettings(TuneSettings):

@@ -27,7 +27,7 @@ class Method(NamedTuple):
     reads: what its head is a function of, unless it is the user's own: 'mask' is the token probabilities at the [MASK],
       'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' only these,
       'representation' what the model's prediction at the [MASK] is read out of, 'nearest' the tokens nearest the [MASK]
-      without any model, 'masks' the token probabilities at each of several [MASK]s, 'joint' those of their words.
+      without any model, 'masks' the token probabilities at each of several [MASK]s.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
     marker: of its line.
     dash: of its line.
@@ -133,18 +133,12 @@ METHODS = {
   ),
   'masks': Method('masks', 'masks', '#CC79A7', 'p', '-', ('head', 'masks')),
   'masks_converged': Method('masks, converged head', 'masks', '#CC79A7', 'h', ':', ('masks', 'converged'), 'whitened'),
-  'joint': Method('joint law of masks', 'joint', '#117733', 'p', '--', ('head', 'masks')),
-  'joint_converged': Method(
-    'joint law of masks, converged head', 'joint', '#117733', 'H', ':', ('masks', 'converged'), 'whitened'
-  ),
   'table': Method('table of tokens', 'nearest', '#000000', 'D', '--', (), 'table', (NONE,)),
   'tokens': Method('logistic on tokens', 'nearest', '#882255', '<', '-', ('converged',), 'converged', (NONE,)),
 }
 
 # Inputs of an attention head, whole or in part.
 OF_SEQUENCE = ('sequence', 'probs', 'tokens')
-# Inputs of a linear head at several [MASK]s.
-AT_MASKS = ('masks', 'joint')
 
 # Methods of the main table and figures: the paper's protocol, fitted by schedule and no control that reads only a part
 # of what a model gives, and readers without a model beside it.

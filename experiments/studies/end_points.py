@@ -18,7 +18,6 @@ Compared = dict[str, tuple[Any, Any, tuple[int, ...]]]
 _MASKS: Compared = {
   '1': (('bert', 'masks_converged'), ('bert', 'head_whitened'), (25, 30)),
   '2': (('bert', 'prompt'), ('bert', 'masks_converged'), (25, 30)),
-  '3': (('bert', 'joint_converged'), ('bert', 'masks_converged'), (10, 15, 25, 30)),
   '4': (('bert', 'masks'), ('bert', 'head'), (10, 15)),
   '5': (('exact', 'inner_prompt'), ('exact', 'prompt'), (25, 30)),
   '6': (('bert', 'inner_prompt'), ('bert', 'prompt'), (25, 30)),
@@ -40,11 +39,8 @@ _MOVED: dict[str, tuple[str, Callable[[pd.DataFrame], pd.Series], tuple[int, ...
   ),
 }
 _DELTA_SIZES = (4, 10, 30, 36)
-_CLASSES = 'downstream.token_classes'
 _HMM = ['num_states', 'trial']
 _ACCURACIES = {'gain': 'accuracy', 'clear_gain': 'clear_accuracy'}
-# The HMMs of `classes` whose p has a mean entropy above .1 nats, by the plan.
-_MIXED = (0, 3, 4)
 
 
 def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
@@ -61,7 +57,7 @@ def gains(records: pd.DataFrame, first: Any, *second: Any) -> pd.DataFrame:
 
 
 def _over_hmms(rows: pd.DataFrame, gain: str = 'gain') -> Interval:
-  """The mean gain, stratified by size; several partitions of one HMM count as one value."""
+  """The mean gain, stratified by size; several records of one HMM count as one value."""
   # Neither seeds nor processes share an HMM.
   unit = [name for name in ('trial', 'seed', 'distribution') if name in rows]
   return stratified(of_size.groupby(unit)[gain].mean() for _, of_size in rows.groupby('num_states'))
@@ -112,18 +108,6 @@ def _of_causal(records: pd.DataFrame) -> list[dict[str, str]]:
   return rows
 
 
-def _of_classes(records: pd.DataFrame) -> list[dict[str, str]]:
-  """Row `7, 8` for HMMs whose p is no point mass, and `9` for the others, by the number of classes."""
-  rows = gains(records, ('exact', 'prompt_refit'), ('exact', 'head_whitened'))
-  if _CLASSES not in rows:
-    return []
-  by_classes = rows.assign(is_mixed=rows['trial'].isin(_MIXED)).groupby(['is_mixed', _CLASSES])
-  return [
-    row('7, 8' if is_mixed else '9', f'refitted - converged head, {classes or "all"} classes', of_classes)
-    for (is_mixed, classes), of_classes in by_classes
-  ]
-
-
 def _of_temperatures(records: pd.DataFrame) -> list[dict[str, str]]:
   """A row for each |H| and value of varied fields, a column for each fit: its lead over the better reader of tokens.
 
@@ -143,7 +127,6 @@ def _of_temperatures(records: pd.DataFrame) -> list[dict[str, str]]:
 
 _ROWS: dict[str, Callable[[pd.DataFrame], list[dict[str, str]]]] = {
   'masks': functools.partial(_compared, _MASKS),
-  'classes': _of_classes,
   'temperatures': _of_temperatures,
   'evidence': _of_causal,
   'masked': _of_causal,

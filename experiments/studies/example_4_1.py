@@ -1,143 +1,85 @@
-"""The paper's Example 4.1: sampled documents, and the posterior of the memory word by word."""
+"""The paper's Example 4.1: the posterior of the memory word by word."""
 
-import pathlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib.figure
-import numpy as np
+from matplotlib.figure import Figure
 import pandas as pd
 
-from experiments.analysis import figures as figures_lib, statistics
+from experiments.analysis import figures as figures_lib
 from experiments.analysis.table import Table, table
-from experiments.records import environment, results
-from experiments.records.results import Record
-from experiments.runtime import locks
-from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require, SettingsError
-from experiments.settings.groups import FigureSettings
+from experiments.settings.fields import require, users_program
 from experiments.studies.settings import ExampleSettings
-from experiments.studies.study import Study
+from experiments.studies.study import in_parts, Row, Study
 import hmm_jax
 from hmm_jax.distributions import example_4_1
 from hmm_jax.distributions.memory_hmm import cell_probs
 
-# The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
-_SHOWN: dict[Any, str] = {0: 'sentence', 1: 'sampled_document'}
-_TITLE = 'Posterior of each cell after each word, and probability given all words that the word reads the cell'
 
-
-def _check(settings: ExampleSettings) -> None:
-  """Raise SettingsError if the example cannot generate the sentence."""
+def _posterior(settings: ExampleSettings) -> tuple[jax.Array, hmm_jax.MemoryPosterior]:
+  """The tokens of the sentence and the posterior; raises SettingsError if the example cannot generate it."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
-  try:
-    tokens = example_4_1.encode(settings.sentence, vocabulary)
-  except ValueError as error:
-    raise SettingsError(f'sentence is {settings.sentence!r}; {error}')
-  rows = hmm_jax.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
-  is_said = tokens.size and hmm_jax.forward_backward(hmm, rows).marginal_loglik > -jnp.inf
+  sentence = settings.sentence
   valid = f'one that the example can generate, such as {example_4_1.SENTENCE!r}'
-  require(bool(is_said), 'sentence', settings.sentence, valid)
+  with users_program('sentence', sentence, valid):
+    tokens = example_4_1.encode(sentence, vocabulary)
+    likelihoods = hmm.joint_emission_matrix.T[tokens]
+    posterior = hmm_jax.memory_forward_backward(hmm, likelihoods)
+  require(jnp.isfinite(posterior.marginal_loglik), 'sentence', sentence, valid)
+  return tokens, posterior
 
 
-def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Sample the documents and record, for each word, the posterior of every cell and which cell is read."""
+def _words(settings: ExampleSettings, *_: Any) -> list[Row]:
+  """A record for each word of the sentence."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
-  documents = [np.asarray(example_4_1.encode(settings.sentence, vocabulary))]
-  memories: list[dict[str, str] | None] = [None]
-  for index in range(settings.num_documents):
-    key = jax.random.fold_in(jax.random.key(settings.seed), index)
-    states, tokens = map(np.asarray, hmm_jax.sample(key, hmm, settings.document_length))
-    # Without the last sentence if it is unfinished, unless there is no other.
-    ends = np.flatnonzero(tokens == vocabulary.words.index(example_4_1.FULL_STOP))
-    documents.append(tokens[: ends[-1] + 1] if ends.size else tokens)
-    held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
-    memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
-  made = environment.keep(workdir, environment.environment(jax.devices()))
-  rows = _records(hmm, vocabulary, documents)
-  records = [{**row, 'memory': memories[row['document']], 'environment': made} for row in rows]
-  with locks.held(workdir, 'the merge of records', reporter):
-    results.write(workdir, [(settings, records)])
-
-
-def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray]) -> list[Record]:
-  """A record a (document, word), and one before the first word, where the posterior is the prior."""
-  # Documents are padded to one batch, since a program is compiled for each length.
-  lengths = np.array([[len(tokens)] for tokens in documents])
-  observed_BxT = np.arange(lengths.max()) < lengths
-  tokens_BxT = np.zeros(observed_BxT.shape, np.int32)
-  tokens_BxT[observed_BxT] = np.concatenate(documents)
-  rows_BxTxE = hmm_jax.token_likelihoods(hmm, jnp.asarray(tokens_BxT), jnp.asarray(observed_BxT))
-  posterior = hmm_jax.memory_forward_backward(hmm, rows_BxTxE)
-  reads = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
-  # The prior is inserted as word 0.
-  prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
-  cells_BxTxNxM = np.insert(cell_probs(hmm, posterior.joint.filtered_probs), 0, prior_NxM, axis=1)
-  reads_BxTxN = np.insert(reads, 0, 0, axis=1)
-
-  named = lambda names, probs: dict(zip(names, probs.tolist()))
-  return [
-    {
-      'document': document,
-      'position': position,
-      'word': word,
-      'posterior': dict(zip(vocabulary.cells, map(named, vocabulary.values, cells_BxTxNxM[document, position]))),
-      'reads': named(vocabulary.cells, reads_BxTxN[document, position]),
+  tokens, posterior = _posterior(settings)
+  cells_TxNxM = cell_probs(hmm, posterior.joint.filtered_probs).tolist()
+  reads_TxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
+  rows: list[Row] = []
+  for token, cells, reads in zip(tokens, cells_TxNxM, reads_TxN.tolist()):
+    row: Row = {
+      'position': len(rows),
+      'word': vocabulary.words[token],
+      'posterior': {},
+      'reads': dict(zip(vocabulary.cells, reads)),
     }
-    for document, tokens in enumerate(documents)
-    for position, word in enumerate(['', *(vocabulary.words[token] for token in tokens)])
-  ]
+    for cell, values, probs in zip(vocabulary.cells, vocabulary.values, cells):
+      row['posterior'][cell] = dict(zip(values, probs))
+    rows.append(row)
+  return rows
 
 
-def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
-  """The sampled `documents`, and each of those that are shown word by word."""
-  sampled, shown = list[dict[str, str]](), dict[str, Table]()
-  for document, rows in records.groupby('document'):
-    text = example_4_1.as_text(list(rows['word'][1:]))
-    if document:
-      sampled.append({'text': text, **rows['memory'].iloc[0]})
-    if document in _SHOWN:
-      shown[_SHOWN[document]] = table(f'{text} {_TITLE}', _cells(rows).to_dict('records'), num_texts=1)
-  return {'documents': table('Sampled documents, each with what its memory holds', sampled, num_texts=4), **shown}
-
-
-def _cells(rows: pd.DataFrame) -> pd.DataFrame:
-  """The words of a document, the posterior of each value of each cell, and the cells that are read."""
-  posterior = pd.json_normalize(list(rows['posterior']), sep='\n').map('{:.2f}'.format)
-  reads = pd.DataFrame(list(rows['reads'])).add_prefix('reads\n').map(lambda prob: f'{prob:.2f}' if prob else '')
-  words = rows['word'].replace('', '(prior)').reset_index(drop=True)
-  return pd.concat([words, posterior, reads], axis=1)
-
-
-def figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, matplotlib.figure.Figure]:
-  """The documents that are shown."""
-  return {
-    name: _draw(statistics.select(records, document=document), name.replace('_', ' '), settings.figure)
-    for document, name in _SHOWN.items()
-  }
+def _tables(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, Table]:
+  """The `sentence` word by word."""
+  posterior = pd.json_normalize(list(records['posterior']), sep='\n')
+  reads = pd.DataFrame(list(records['reads'])).add_prefix('reads\n')
+  frame = posterior.join(reads).map('{:.2f}'.format)
+  frame.insert(0, 'word', records['word'])
+  title = f'{settings.sentence} P[value of a cell | words so far]; reads: P[word reads the cell | all words]'
+  return {'sentence': table(title, frame, num_texts=1)}
 
 
 @figures_lib.styled
-def _draw(rows: pd.DataFrame, name: str, settings: FigureSettings) -> matplotlib.figure.Figure:
-  """A panel per cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
-  figure = matplotlib.figure.Figure((settings.width, settings.height), settings.dpi)
-  first, positions = rows.iloc[0], rows['position']
-  panels = figure.subplots(len(first['reads']), 1, sharex=True)
-  for number, (axes, cell) in enumerate(zip(panels, first['reads']), 1):
-    posterior = pd.DataFrame(list(rows['posterior'].str[cell]))
-    axes.plot(positions, posterior, label=list(posterior))
-    label = f'P[J = {number} | all words]'
-    axes.bar(positions, rows['reads'].str[cell], width=0.86, color='0.85', zorder=0.5, label=label)
-    axes.set(xlim=(-0.5, len(rows) - 0.5), ylim=(-0.04, 1.04), yticks=[0, 0.5, 1], ylabel='probability')
-    held = f', holds {first["memory"][cell]!r}' if first['document'] else ''
-    axes.set_title(f'$M_{number}$: {cell}{held}', loc='left')
-    axes.legend(loc='center left', bbox_to_anchor=(1.0, 0.5))
-  words = rows['word'].replace('', '(prior)')
-  panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor')
-  panels[-1].set_xlabel('words in order; each point is the posterior after its word')
-  figures_lib.set_title(figure, 'Exact posterior of the memory, word by word', rows, name)
-  return figure
+def _figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, Figure]:
+  """A panel for each cell: lines for the posterior of its values, over bars of P[the word reads this cell]."""
+  cells = records['reads'][0]
+  figure, panels = figures_lib.panels(settings.figure, len(cells), columns=1, sharex=True)
+  for axes, cell in zip(panels, cells):
+    posterior = pd.DataFrame(list(records['posterior'].str[cell]))
+    axes.plot(posterior, label=posterior.columns)
+    axes.bar(
+      records.index,
+      records['reads'].str[cell],
+      color='0.85',
+      label=f'P[word reads {cell}]',
+    )
+    axes.set(ylim=(-0.04, 1.04), ylabel='probability')
+    axes.legend(title=cell, loc='center left', bbox_to_anchor=(1, 0.5))
+  axes.set_xticks(records.index, records['word'], rotation=60)
+  axes.set_xlabel('words in order; each point is the posterior after its word')
+  figures_lib.set_title(figure, 'Exact posterior of the memory, word by word', records)
+  return {'sentence': figure}
 
 
-STUDY = Study(_run, tables, figures, _check)
+STUDY = Study(in_parts(lambda _: {'words': _words}), _tables, _figures, _posterior)

@@ -3,7 +3,7 @@
 import matplotlib.figure
 import pandas as pd
 
-from experiments.analysis import error_budget, grid_figures, mixture, report, statistics
+from experiments.analysis import error_budget, grid_figures, report, statistics
 from experiments.analysis.table import Table
 from experiments.pipeline import checks, sweep
 from experiments.settings.grid import Settings
@@ -31,11 +31,9 @@ _OF_VALUES = {'against_fields': grid_figures.against_fields, 'forgetting': grid_
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
-  records, overlay = statistics.on_fresh_texts(records), settings.figure.paper_overlay
-  whole = report.tables(records, overlay)
-  if statistics.varied(records):
-    return whole
-  return whole | error_budget.tables(records) | (mixture.tables(records) if overlay else {})
+  records = statistics.on_fresh_texts(records)
+  whole = report.tables(records, settings.figure.paper_overlay)
+  return whole if statistics.varied(records) else whole | error_budget.tables(records)
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:

@@ -25,7 +25,6 @@ _PLACES = {
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
   'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
   'belief_states': ('studies.belief_states.study', 'studies.settings:BeliefSettings'),
-  'which_theorem': ('studies.which_theorem.study', 'studies.which_theorem.settings:WhichTheoremSettings'),
   'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
 GRIDS = tuple(name for name, (_, settings) in _PLACES.items() if settings == _GRID[1])

@@ -9,8 +9,6 @@ class ExampleSettings(Experiment):
   """The paper's Example 4.1."""
 
   sentence: str = setting('sentence in the words and grammar of the example')
-  num_documents: int = setting('number of sampled documents', most=1000)
-  document_length: int = setting('words in each document; an unfinished last sentence is dropped', most=10**5)
   figure: FigureSettings
 
 
@@ -26,7 +24,7 @@ def require_drawn_hmms(settings: Settings) -> None:
 class BenchmarkSettings(Settings):
   """The settings of prompt_vs_head, whose work is measured, and how."""
 
-  parts: tuple[str, ...] = setting('parts to measure', choices=('smoothing', 'sampling', 'training', 'trial'))
+  parts: tuple[str, ...] = setting('parts to measure', choices=('smoothing', 'sampling', 'training'))
   repeats: int = setting('measurements of each contender; the median counts')
   num_texts: int = setting('texts that are smoothed')
   text_length: int = setting('tokens in each of them')

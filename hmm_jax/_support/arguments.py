@@ -127,6 +127,12 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
 
 
+def check_finite(name: str, x: Any) -> None:
+  """Raise ValueError unless all numbers of an array or a tree are finite."""
+  if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(x))):
+    raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
+
+
 def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
   if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
@@ -154,6 +160,18 @@ def check_texts(model: Any, params: Any, tokens: Any) -> None:
     raise ValueError(f'tokens have shape {np.shape(tokens)}; valid is [..., T], T at least 1')
   check_ids('tokens', tokens, model.num_tokens + 1)
   check_vocabulary(model, params)
+
+
+def labelled(features: Any, labels: Any, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+  """Features [n, F], of their own type, and labels [n] in host memory; raises ValueError if they are no examples."""
+  features, labels = np.asarray(array('features', features)), np.asarray(array('labels', labels))
+  if features.ndim != 2 or not len(features) or labels.shape != features.shape[:1]:
+    valid = '[n, F] and [n], n at least 1'
+    raise ValueError(f'features have shape {features.shape} and labels {labels.shape}; valid are {valid}')
+  check_finite('features', features)
+  check_size('num_classes', num_classes, 2)
+  check_ids('labels', labels, num_classes)
+  return features, labels
 
 
 def check_widths(parts: Sequence[Any], width: int) -> None:

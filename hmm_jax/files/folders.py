@@ -9,12 +9,12 @@ import shutil
 from typing import Any
 import uuid
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from hmm_jax._support import arguments
 from hmm_jax.distributions.files import open_regular, readable
 
 Path = str | pathlib.Path
@@ -66,12 +66,6 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     return content
 
 
-def check_finite(name: str, tree: Any) -> None:
-  """Raise ValueError unless all numbers of a tree are finite."""
-  if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(tree))):
-    raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
-
-
 def check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
   """Raise ValueError unless the arrays have these names and shapes, and finite floating-point numbers."""
   for name, shape in shapes.items():
@@ -82,7 +76,7 @@ def check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[in
       raise ValueError(f'{name} has shape {values.shape}, and by the config {shape}')
     if not jnp.issubdtype(values.dtype, jnp.floating):
       raise ValueError(f'{name} is of type {values.dtype}, and no floating-point number')
-    check_finite(f'entries of {name}', values)
+    arguments.check_finite(f'entries of {name}', values)
   if unknown := arrays.keys() - shapes.keys():
     raise ValueError(f'unknown are {min(unknown)} and {len(unknown) - 1} more')
 

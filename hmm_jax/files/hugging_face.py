@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.files import folders
 from hmm_jax.models.bert import Bert, unrolled
@@ -160,7 +161,7 @@ def check_params(bert: Bert, params: Any) -> None:
   is_floating = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in jax.tree.leaves(params)]
   if shapes(params) != shapes(_shapes(bert)) or not all(is_floating):
     raise ValueError("params do not fit the model; valid is the tree 'params' of its variables, all floating-point")
-  folders.check_finite('params', params)
+  arguments.check_finite('params', params)
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
@@ -223,7 +224,9 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
   if state[TOKEN_TYPES][0].any():
-    flat['position_embedding'] = flat['position_embedding'] + state[TOKEN_TYPES][0]
+    # A sum of half precision would round more than either.
+    positions = flat['position_embedding']
+    flat['position_embedding'] = positions.astype(np.promote_types(positions.dtype, np.float32)) + state[TOKEN_TYPES][0]
   return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')
 
 

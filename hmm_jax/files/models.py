@@ -175,18 +175,25 @@ def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
-  tokenizer, words, settings = (folder / name for name in ('tokenizer.json', 'vocab.txt', 'tokenizer_config.json'))
-  named = folders.read_json(settings).get('mask_token') if settings.exists() else None
-  mask = named.get('content') if isinstance(named, dict) else named or _MASK
-  if tokenizer.exists():
-    added = folders.read_json(tokenizer).get('added_tokens')
-    with readable(tokenizer, "a tokenizer with 'content' and 'id' of its added tokens"):
-      vocabulary = {token['content']: token['id'] for token in added or []}
-  elif words.exists():
-    # White space ends a token, as transformers read it.
-    vocabulary = {token.rstrip(): number for number, token in enumerate(folders.read_lines(words))}
-  else:
+  tokenizer, words = folder / 'tokenizer.json', folder / 'vocab.txt'
+  if not tokenizer.exists() and not words.exists():
     return last
+  settings, special, added = (
+    folders.read_json(folder / name) if (folder / name).exists() else {}
+    for name in ('tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json')
+  )
+  named = special.get('mask_token') or settings.get('mask_token') or _MASK
+  mask = named.get('content') if isinstance(named, dict) else named
+  with readable(tokenizer if tokenizer.exists() else words, "a tokenizer with 'content' and 'id' of its added tokens"):
+    decoder = settings.get('added_tokens_decoder') or {}
+    vocabulary = {**{token['content']: int(number) for number, token in decoder.items()}, **added}
+    if tokenizer.exists():
+      content = folders.read_json(tokenizer)
+      vocabulary |= {token['content']: token['id'] for token in content.get('added_tokens') or []}
+      vocabulary |= content.get('model', {}).get('vocab', {})
+    else:
+      # White space ends a token, as transformers read it.
+      vocabulary |= {token.rstrip(): number for number, token in enumerate(folders.read_lines(words))}
   mask_id = vocabulary.get(str(mask))
   # JSON has true for 1.
   if type(mask_id) is not int or not 0 <= mask_id <= last:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax.distributions.files import readable
 from hmm_jax.files import folders, models
 from hmm_jax.files.folders import Path
@@ -48,7 +49,7 @@ def save_tuned(
     )
   if type(head) not in _HEADS.values():
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
-  folders.check_finite('head and prompt', trainable)
+  arguments.check_finite('head and prompt', trainable)
   with folders.new_folder(directory) as folder:
     models.save(folder / _MODEL, tuner.model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
@@ -82,8 +83,10 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
   with readable(folder / 'head.json', 'that of a folder of `Tuned.save`'):
     # JSON has lists for tuples.
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
+    # A field of earlier versions; the shapes of arrays tell if it was used.
+    fields.pop('token_classes', None)
     head = _HEADS[content['head']](**fields)
-    prompt = content['prompt'] and Prompt(**content['prompt'])
+    prompt = None if content['prompt'] is None else Prompt(**content['prompt'])
     rows = prompt.length if prompt else 0
     # Folders of earlier versions do not name the hidden token, which was the first.
     accuracy, hidden = float(content['accuracy']), content.get('hidden', 0)
@@ -101,4 +104,7 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
     shapes = {name: leaf.shape for name, leaf in zip(_names(expected), jax.tree.leaves(expected))}
     folders.check_arrays(arrays, shapes)
     trainable = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
-    return Tuner(model, head, prompt), params, trainable, accuracy, int(hidden)
+    tuner = Tuner(model, head, prompt)
+    # Programs are compiled for it: a list in a field would be found at the first prediction.
+    hash(tuner)
+    return tuner, params, trainable, accuracy, int(hidden)

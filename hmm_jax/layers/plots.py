@@ -37,6 +37,8 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
   beliefs, colours = np.asarray(beliefs), np.asarray(beliefs if values is None else values)
   if beliefs.ndim != 2 or beliefs.shape[1] != 3:
     raise ValueError(f'beliefs have shape {beliefs.shape}; valid is [n, 3], of three states')
+  if colours.shape not in (beliefs.shape, beliefs.shape[:1]):
+    raise ValueError(f'values have shape {colours.shape}; valid is {beliefs.shape[:1]} or {beliefs.shape}, as beliefs')
   ax = ax or _new_axes()
   ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8, linestyle='-', marker='')
   ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)
@@ -68,38 +70,40 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
     raise ValueError(f'table is {dict(table)}; valid is a number or a layer for each of its names')
   # Layers that only some lines have stand where the longest line has them.
   order = sorted(dict.fromkeys(itertools.chain(*sorted(lines.values(), key=len, reverse=True))), key=_depth)
-  if order:
-    ax.xaxis.update_units(order)
+  # matplotlib would read mathematics between two $, here and in the legend.
+  ax.set_xticks(range(len(order)), [str(layer) for layer in order], parse_math=False)
   handles = []
   for number, (name, values) in enumerate(table.items()):
     style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
     if name in lines:
       layers = sorted(values, key=order.index)
       means, lows, highs = np.transpose([_with_ends(values[layer]) for layer in layers])
-      handles.append(ax.errorbar(layers, means, [means - lows, highs - means], marker=_MARKERS[number % 6], **style))
+      places, lengths = [order.index(layer) for layer in layers], [means - lows, highs - means]
+      handles.append(ax.errorbar(places, means, lengths, marker=_MARKERS[number % 6], **style))
     else:
       mean, *ends = _with_ends(values)
       handles.append(ax.axhline(mean, **style))
       ax.axhspan(*ends, color=style['color'], alpha=0.15)
-  # matplotlib would leave a name that begins with _ out, and read mathematics between two $.
+  # matplotlib would leave a name that begins with _ out.
   for text, name in zip(ax.legend(handles, map(str, range(len(handles)))).get_texts(), table):
     text.set(text=name, parse_math=False)
   return ax
 
 
-def _depth(name: str) -> float:
+def _depth(name: Any) -> float:
   """The number at the end of a layer's name, -1 for embeddings and infinite without one."""
-  number = re.search(r'\d+$', name)
+  number = re.search(r'\d+$', str(name))
   return int(number[0]) if number else -1 if name == 'embeddings' else math.inf
 
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
   """A number, and the ends of its interval, which is the number if there is none."""
-  mean, *rest = np.atleast_1d(array('table', value)).tolist() or [np.nan]
+  numbers = np.ravel(array('table', value)).tolist()
+  mean, *rest = numbers or [np.nan]
   low, high = rest if len(rest) == 2 else (mean - sum(rest), mean + sum(rest))
   # A mean of equal numbers may lie outside of their range by rounding.
   low, high = (mean if np.isclose(end, mean, rtol=1e-9, atol=0) else end for end in (low, high))
-  if len(rest) > 2 or low > mean or high < mean:
+  if not 1 <= len(numbers) <= 3 or low > mean or high < mean:
     raise ValueError(f'table has {value!r}; valid is a number, (mean, half) or (mean, lower end, upper end)')
   return mean, low, high
 

@@ -46,7 +46,14 @@ class Probe(NamedTuple):
   penalty: float
 
   def __call__(self, features: ArrayLike) -> np.ndarray:
-    return _VALUES[self.kind](np.asarray(features), *self.fitted)
+    features = np.asarray(arguments.array('features', features))
+    of_probe = self.fitted[0].shape
+    width = of_probe[1] if self.kind == 'table' else of_probe[0]
+    if not features.ndim or features.shape[-1] != width:
+      raise ValueError(f'features have shape {features.shape}; valid is [..., {width}], as those of the fit')
+    if self.kind == 'table':
+      arguments.check_ids('features', features, 2**31)
+    return _VALUES[self.kind](features, *self.fitted)
 
 
 @arguments.converted
@@ -136,8 +143,7 @@ def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: s
     raise ValueError('where has an entry other than True and False; valid is a mask')
   if where.shape != features.shape[:-1] or not where.any():
     raise ValueError(f'where has shape {where.shape} and {where.sum()} True; valid is {features.shape[:-1]}, one True')
-  if not np.isfinite(features).all() or not np.isfinite(targets).all():
-    raise ValueError('features or targets have an entry that is not finite; valid are finite numbers')
+  arguments.check_finite('features or targets', (features, targets))
   if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
     raise ValueError(f'targets have a negative entry or a sum other than 1; valid for {kind!r} are laws')
   if kind == 'table':

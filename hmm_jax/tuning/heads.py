@@ -4,7 +4,6 @@ A `Head` initialises parameters and computes scores. The parameters are trees of
 `AttentionHead`, the same as those that a theorem constructs.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -18,6 +17,8 @@ import numpy as np
 from hmm_jax._support import arguments
 
 _matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+# A smaller temperature than this would be 0 in float32.
+_LEAST_TEMPERATURE = 1e-30
 
 
 class Head(Protocol):
@@ -118,20 +119,6 @@ def linear_scores(head: LinearHead, features: Array) -> Array:
   return _matmul(features, head.weights) + head.bias
 
 
-def over_classes(probs: Any, token_classes: Sequence[int]) -> Any:
-  """Sum probabilities [..., V] over classes of tokens, [..., max + 1], by the class of each token; () sums nothing.
-
-  >>> over_classes(np.array([0.5, 0.25, 0.25]), (1, 0, 1)).tolist()
-  [0.25, 0.75]
-  """
-  if not len(token_classes):
-    return probs
-  if len(token_classes) != probs.shape[-1]:
-    raise ValueError(f'token_classes are {token_classes}; valid is a class for each of {probs.shape[-1]} tokens')
-  # By products that no accelerator rounds.
-  return (probs[..., None] * np.eye(max(token_classes) + 1, dtype=probs.dtype)[list(token_classes)]).sum(-2)
-
-
 class AttentionHead(NamedTuple):
   """One query over the positions of a sequence, equations (4.1) and (4.2), with a column of `output` for each class.
 
@@ -183,11 +170,12 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
   [0.  0.5 0.5]
   """
-  if not temperature >= 0:
-    raise ValueError(f'temperature is {temperature}; valid is a number of at least 0')
-  if temperature > 0:
-    return jax.nn.softmax(logits / temperature)
+  if temperature and not _LEAST_TEMPERATURE <= temperature < jnp.inf:
+    raise ValueError(f'temperature is {temperature}; valid is 0, or at least {_LEAST_TEMPERATURE}')
   largest = logits.max(-1, keepdims=True)
+  if temperature > 0:
+    # Their quotients may be infinite, and so may not be subtracted.
+    return jax.nn.softmax((logits - lax.stop_gradient(largest)) / temperature)
   size = jnp.where(jnp.isfinite(largest), jnp.abs(largest), 1)
   rounding = jnp.finfo(logits.dtype).eps ** (2 / 3) * jnp.maximum(size, 1)
   is_largest = (logits >= largest - rounding).astype(logits.dtype)
@@ -208,6 +196,9 @@ def attention_weights(head: AttentionHead, token_probs: Array, temperature: floa
   >>> print(attention_weights(params, jnp.ones((5, 4)), temperature=1.0))
   [0.2 0.2 0.2 0.2 0.2]
   """
+  if token_probs.shape[-2] != len(head.positions):
+    valid = f'{len(head.positions)}, with the prompt, as those that the head was made for'
+    raise ValueError(f'texts have {token_probs.shape[-2]} positions; valid are {valid}')
   keys = _matmul(token_probs, head.key_weights.T) + head.positions
   return softmax_or_argmax(_matmul(keys, head.query), temperature)
 
@@ -235,7 +226,6 @@ class Linear(Head):
 
   Attributes:
     num_classes: C.
-    token_classes: of each token, over which the output is summed first; () for the output itself.
     position: of the [MASK] in the text, 0 the first and -1 the last.
 
   >>> head = Linear(num_classes=2)
@@ -245,17 +235,16 @@ class Linear(Head):
   """
 
   num_classes: int
-  token_classes: tuple[int, ...] = ()
   position: int = 0
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
-    return init_linear_head(key, max(self.token_classes, default=num_features - 1) + 1, self.num_classes)
+    return init_linear_head(key, num_features, self.num_classes)
 
   def positions(self, prompt_length: int) -> np.ndarray:
     return np.array([self.position if self.position < 0 else prompt_length + self.position])
 
   def read(self, outputs: Array, tokens: Array) -> Array:
-    return over_classes(outputs[..., 0, :], self.token_classes)
+    return outputs[..., 0, :]
 
   def scores(self, params: LinearHead, features: Array) -> Array:
     return linear_scores(params, features)

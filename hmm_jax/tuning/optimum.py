@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.special
 
+from hmm_jax._support import arguments
 from hmm_jax.tuning.heads import LinearHead
 
 # Feature directions with a singular value of at most this share of the largest are rounding error.
@@ -61,10 +62,11 @@ def converged_head(
   >>> (features @ converged.head.weights + converged.head.bias).argmax(1).tolist()
   [0, 0, 1, 1]
   """
-  if not ridge > 0:
-    raise ValueError(f'ridge is {ridge}; valid is above 0: otherwise an optimum may not exist')
-  features, labels = _checked(features, labels, num_classes)
-  with_ones = np.append(features, np.ones((len(features), 1)), axis=1)
+  if not 0 < ridge < np.inf:
+    raise ValueError(f'ridge is {ridge}; valid is above 0 and finite: otherwise an optimum may not exist')
+  arguments.check_size('max_iterations', max_iterations, 0)
+  features, labels = arguments.labelled(features, labels, num_classes)
+  with_ones = np.append(np.asarray(features, np.float64), np.ones((len(features), 1)), axis=1)
   weights = np.zeros((with_ones.shape[1], num_classes))
   loss, probs = _loss(weights, with_ones, labels, ridge)
   for iteration in range(max_iterations + 1):
@@ -83,19 +85,6 @@ def converged_head(
   )
 
 
-def _checked(features: ArrayLike, labels: np.ndarray, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
-  """Features in float64, and labels; raises ValueError if they are not finite, or no classes."""
-  features, labels = np.asarray(features, np.float64), np.asarray(labels)
-  if not np.isfinite(features).all():
-    raise ValueError('features have an entry that is not finite; valid are finite numbers')
-  are_labels = labels.dtype.kind in 'iu' and not (labels.size and (labels.min() < 0 or labels.max() >= num_classes))
-  if not are_labels or labels.shape != (len(features),):
-    raise ValueError(
-      f'labels have shape {labels.shape}; valid are {len(features)} integers from 0 to {num_classes - 1}'
-    )
-  return features, labels
-
-
 def whitened_head(
   features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
 ) -> Converged:
@@ -109,8 +98,8 @@ def whitened_head(
   >>> (features @ converged.head.weights + converged.head.bias).argmax(1).tolist()
   [0, 0, 1, 1]
   """
-  _checked(features, labels, num_classes)
-  rows, means, deviations = standardised(np.asarray(features))
+  features, labels = arguments.labelled(features, labels, num_classes)
+  rows, means, deviations = standardised(features)
   _, sizes, directions = principal_directions(rows)
   kept = sizes > _LEAST_DIRECTION * sizes.max(initial=0)
   to_coordinates = math.sqrt(len(rows)) * directions[kept].T / sizes[kept]

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 import scipy.optimize
 import scipy.sparse
 
+from hmm_jax._support import arguments
 from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax._support.rational.algebra import as_integers, modular_pivots, row_reduced
 
@@ -63,6 +64,7 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
     tolerance: margins up to this count as none; HiGHS is asked for 1e-10.
 
   Raises:
+    ValueError: features are not finite, labels are no integers below C, or their shapes do not fit.
     RuntimeError: HiGHS gave up.
 
   >>> features = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
@@ -71,7 +73,8 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   >>> linear_separation(features, [0, 1, 0], 2, tolerance=1e-9).separable
   False
   """
-  features, labels = float64(features), np.asarray(labels)
+  features, labels = arguments.labelled(features, labels, num_classes)
+  features = float64(features)
   pairs = all_pairs(labels, num_classes)
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
   flat_head, weights = _largest_margin(rows)

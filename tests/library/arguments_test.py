@@ -92,7 +92,6 @@ def _prompted(model, params, width):
     ('hmm is a MemoryHMM; valid is an HMM', lambda: hj.to_dynamax(MEMORY)),
     ('mask_share + random_share is 1.1; valid is at most 1', lambda: masking.corrupt(KEY, TOO_MUCH, TOKENS)),
     ('temperature is -1; valid', lambda: heads.softmax_or_argmax(np.ones(3), -1)),
-    ('token_classes are (0,); valid is a class for each of 4 tokens', lambda: heads.over_classes(np.ones(4), (0,))),
   ],
 )
 def test_wrong_arguments_are_refused(sentence, call):

@@ -23,7 +23,7 @@ def test_logits_activations_and_every_gradient_equal_hugging_faces(causal):
   """
   # Here and not above, since to import them takes 10 CPU seconds, which a run without this test saves.
   torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
-  hugging_face = pytest.importorskip('experiments.studies.hugging_face')
+  hugging_face = pytest.importorskip('hugging_face_cases')
   tokens, small = np.random.default_rng(1).integers(0, SMALL.num_tokens + 1, (3, 8)), SMALL.clone(causal=causal)
   read = np.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=SMALL.num_tokens) if causal else tokens
 

@@ -109,3 +109,21 @@ def test_a_control_reads_only_its_part(reads_probs, reads_tokens, rng):
   control = weights_and_scores(Attention(*how, reads_probs, reads_tokens), head, token_probs, tokens)
   for ours, expected in zip(control, weights_and_scores(Attention(*how), head, *read), strict=True):
     np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize('temperature', [1e-300, 1e-38, -1.0, np.nan, np.inf])
+def test_a_temperature_that_float32_does_not_hold_is_refused(temperature):
+  with pytest.raises(ValueError, match='temperature is .*; valid is 0, or at least 1e-30'):
+    heads.softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature)
+
+
+def test_the_least_temperature_has_the_limit():
+  """Also where the quotients themselves are above what float32 holds."""
+  np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])
+
+
+def test_a_text_of_another_length_than_an_attention_head_is_refused():
+  head = heads.Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  params = head.init(jax.random.key(0), num_features=4, prompt_length=2, length=5)
+  with pytest.raises(ValueError, match='texts have 6 positions; valid are 7, with the prompt'):
+    heads.attention_weights(params, jnp.ones((6, 4)), 1.0)

@@ -201,6 +201,8 @@ def test_texts_without_a_token_are_refused(call, shape):
     (lambda: hj.with_activations(MODEL, PARAMS, TOKENS, [1]), 'replace is a list; valid is a mapping'),
     (lambda: hj.plots.layers({'a': {}}), 'table is .*; valid is a number or a layer for each'),
     (lambda: hj.plots.layers({}), 'table is '),
+    (lambda: hj.plots.layers({'a': {'layer_1': ()}}), r'table has \(\); valid is a number'),
+    (lambda: hj.plots.simplex(np.eye(3), np.ones((3, 4))), r'values have shape \(3, 4\); valid is \(3,\) or \(3, 3\)'),
     (lambda: hj.plots.layers({'a': {'layer_1': 'b'}}), "table is 'b'"),
     (lambda: hj.activations(MODEL, PARAMS, TOKENS, ['layer_3']), "layers has 'layer_3'; valid are 'embeddings', "),
     (lambda: hj.attention_patterns(EXACT, HMM, TOKENS), "layers has 'attention'; valid are 'beliefs'"),
@@ -403,3 +405,23 @@ def test_the_legend_has_every_name_as_it_is():
   ax = hj.plots.layers(dict.fromkeys(names[:2], {'layer_1': 0.5}) | dict.fromkeys(names[2:], 0.3))
   ax.figure.canvas.draw()
   assert [text.get_text() for text in ax.get_legend().get_texts()] == names
+
+
+def test_layers_of_any_name_are_drawn_as_they_are():
+  """Numbers, and a name between two $, which is no mathematics here."""
+  ax = hj.plots.layers({'a': {1: 0.5, 'x$\\frac$2': 0.6}})
+  ax.figure.canvas.draw()
+  assert [label.get_text() for label in ax.get_xticklabels()] == ['1', 'x$\\frac$2']
+
+
+def test_a_probe_is_called_on_features_like_those_of_its_fit():
+  features = np.random.default_rng(0).normal(size=(40, 3))
+  probe = hj.probe(features, features, jax.random.key(0))
+  tokens, laws = (features > 0).astype(int), np.full((40, 2), 0.5)
+  table = hj.probe(tokens, laws, jax.random.key(0), kind='table')
+  for call in (lambda: probe(features[:, :2]), lambda: table(tokens[:, :1])):
+    with pytest.raises(ValueError, match='features have shape .*; valid is .*, as those of the fit'):
+      call()
+  for call in (lambda: probe(np.ma.masked_array(features, features > 1)), lambda: table(tokens + 0.5)):
+    with pytest.raises(ValueError, match='features (is|are) '):
+      call()

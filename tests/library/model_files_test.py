@@ -99,7 +99,7 @@ def test_a_mask_elsewhere_and_token_types_are_folded_in(folder):
   state['bert.embeddings.position_embeddings.weight'] -= types[0]
   extra = {'bert.pooler.dense.weight': types, 'cls.predictions.decoder.bias': state['cls.predictions.bias']}
   save_file(state | extra | {'bert.embeddings.token_type_embeddings.weight': types}, folder / WEIGHTS)
-  edited(folder / 'tokenizer.json', added_tokens=[{'id': 2, 'content': '[MASK]'}])
+  edited(folder / 'tokenizer.json', added_tokens=[{'id': 2, 'content': '[MASK]'}], model={'vocab': {}})
   edited(folder / 'config.json', type_vocab_size=2)
   _, params, _ = hj.load(folder)
   jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), params, PARAMS)
@@ -230,10 +230,25 @@ def test_what_is_no_vocabulary_is_refused_and_a_pipe_does_not_wait(folder):
     hj.load(folder)
 
 
-def test_a_mask_of_another_name_is_found_by_the_config_of_the_tokenizer(folder):
+@pytest.mark.parametrize(
+  ('file', 'content'),
+  [
+    ('tokenizer_config.json', {'mask_token': {'content': '<mask>'}}),
+    ('special_tokens_map.json', {'mask_token': '<mask>'}),
+    ('added_tokens.json', {'[MASK]': 3}),
+    ('tokenizer_config.json', {'added_tokens_decoder': {'3': {'content': '[MASK]'}}}),
+    ('tokenizer.json', {'added_tokens': [{'id': 3, 'content': '[MASK]'}]}),
+    ('tokenizer.json', {'model': {'vocab': {'[MASK]': 3}}}),
+  ],
+)
+def test_a_mask_is_found_in_every_file_of_a_tokenizer(file, content, folder):
+  """Each names it, or has its id, as transformers has it."""
   expected = params_of(BERT, load_file(folder / WEIGHTS), 3)
-  edited(folder / 'tokenizer_config.json', mask_token={'content': '<mask>'})
-  edited(folder / 'tokenizer.json', added_tokens=[{'id': 7, 'content': '[MASK]'}, {'id': 3, 'content': '<mask>'}])
+  (folder / 'tokenizer.json').unlink()
+  (folder / 'tokenizer_config.json').unlink()
+  if file != 'tokenizer.json':
+    (folder / 'vocab.txt').write_text('a\nb\nc\n<mask>\n[MASK]' if 'mask_token' in content else 'a\nb\nc')
+  (folder / file).write_text(json.dumps(content))
   assert equal_bits(hj.load(folder)[1], expected)
 
 
@@ -309,7 +324,7 @@ def test_another_architecture_is_refused_by_its_field(fields, sentence, folder):
 
 @pytest.mark.parametrize('added', (None, [{'id': True, 'content': '[MASK]'}], [{'id': 8, 'content': '[MASK]'}]))
 def test_a_tokenizer_without_a_mask_is_refused(added, folder):
-  edited(folder / 'tokenizer.json', added_tokens=added)
+  edited(folder / 'tokenizer.json', added_tokens=added, model={'vocab': {}})
   with pytest.raises(ValueError, match='in the tokenizer of .*; valid are 0 to 7'):
     hj.load(folder)
 
@@ -339,6 +354,30 @@ def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, sentence, tmp_p
   edited(tmp_path / 'tuned/head.json', **change)
   with pytest.raises(ValueError, match=sentence):
     hj.load_tuned(tmp_path / 'tuned')
+
+
+@pytest.mark.parametrize('change', [{'prompt': False}, {'fields': {'num_classes': 2, 'position': {}}}])
+def test_a_field_of_another_type_is_refused(change, tmp_path):
+  tuned(hj.Linear(2)).save(tmp_path / 'tuned')
+  edited(tmp_path / 'tuned/head.json', **change)
+  with pytest.raises(ValueError, match='head.json. cannot be read'):
+    hj.load_tuned(tmp_path / 'tuned')
+
+
+def test_token_types_are_added_in_float32(folder):
+  """Where arrays are of half precision: their sum would round more than either."""
+  rewritten(folder, lambda state: state.update({TYPES: np.full((1, 12), 1 / 3)}))
+  rewritten(folder, lambda state: state.update({name: values.astype(np.float16) for name, values in state.items()}))
+  state = load_file(folder / WEIGHTS)
+  positions, types = state['bert.embeddings.position_embeddings.weight'], state[TYPES]
+  found = hj.load(folder)[1]['position_embedding']
+  np.testing.assert_array_equal(found, np.float32(positions) + np.float32(types))
+
+
+def test_a_tuned_folder_with_a_field_that_is_gone_is_read(tmp_path):
+  tuned(hj.Linear(2), None).save(tmp_path / 'tuned')
+  edited(tmp_path / 'tuned/head.json', fields={'num_classes': 2, 'token_classes': [], 'position': 0})
+  assert hj.load_tuned(tmp_path / 'tuned').tuner.head == hj.Linear(2)
 
 
 @pytest.mark.parametrize('name', ['head', 'adapter_model'])

@@ -5,6 +5,7 @@ import pytest
 import scipy.special
 
 from hmm_jax.tuning.optimum import converged_head, whitened_head
+from hmm_jax.tuning.separability import linear_separation
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.dirichlet(np.ones(5), 80)
@@ -66,3 +67,31 @@ def test_settings_that_cannot_converge_are_refused(field, value):
 def test_an_argument_that_is_missing_is_named_with_its_function(fit):
   with pytest.raises(TypeError, match=rf"^{fit.__name__}\(\) missing .*'tolerance'"):
     fit(FEATURES, LABELS['noisy'], num_classes=3, ridge=1.0)
+
+
+ROWS, CLASSES = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8) % 2
+FITS = [
+  lambda *data: converged_head(*data, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=99),
+  lambda *data: whitened_head(*data, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=99),
+  lambda *data: linear_separation(*data, 2, 1e-9),
+]
+
+
+@pytest.mark.parametrize('fit', FITS)
+@pytest.mark.parametrize(
+  ('features', 'labels', 'sentence'),
+  [
+    (ROWS, CLASSES.astype(bool), 'labels are of type bool'),
+    (ROWS, CLASSES - 1, 'labels contain -1; valid are integers from 0 to 1'),
+    (ROWS, CLASSES + 1, 'labels contain 2'),
+    (ROWS, CLASSES[:5], r'features have shape \(8, 3\) and labels \(5,\)'),
+    (ROWS[0], CLASSES, r'features have shape \(3,\)'),
+    (ROWS[:0], CLASSES[:0], 'n at least 1'),
+    (ROWS * np.inf, CLASSES, 'features have an entry that is not finite'),
+    (np.ma.masked_array(ROWS, ROWS > 1), CLASSES, 'features is .*masked'),
+    (ROWS + 1j, CLASSES, 'features is .*complex'),
+  ],
+)
+def test_features_and_labels_of_every_fit_pass_one_border(fit, features, labels, sentence):
+  with pytest.raises(ValueError, match=sentence):
+    fit(features, labels)

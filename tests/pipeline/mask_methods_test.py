@@ -1,7 +1,6 @@
-"""Methods that read several [MASK]s or classes of tokens, as a trial runs them."""
+"""Methods that read several [MASK]s, as a trial runs them."""
 
 import functools
-import itertools
 
 from mask_chains import CHAIN
 import numpy as np
@@ -31,58 +30,29 @@ def drawn():
   return trial, tasks._replace(tasks=[task, task])
 
 
-def tuned(method, name='exact', classes=()):
+def tuned(method, name='exact'):
   """The fit to a task; a model by another name than 'exact' is computed as BERT is."""
-  frozen = tuning.FrozenModel(name, MODEL, CHAIN, CHAIN)
   trial, tasks = drawn()
-  (one,) = tuning.tune(tuning.Job(trial, frozen, method, [0], tasks._replace(token_classes=classes)), QUIET)
+  (one,) = tuning.tune(tuning.Job(trial, tuning.FrozenModel(name, MODEL, CHAIN, CHAIN), method, [0], tasks), QUIET)
   return one
 
 
 def test_two_masks_decide_the_labels_that_one_does_not():
-  accuracies = [
-    tuned(method).measured['accuracy'] for method in ('head_whitened', 'masks_converged', 'joint_converged')
-  ]
-  assert 0.5 < accuracies[0] < 0.9 and accuracies[1:] == [1, 1]
+  one, two = (tuned(method).measured['accuracy'] for method in ('head_whitened', 'masks_converged'))
+  assert 0.5 < one < 0.9 and two == 1
 
 
-@pytest.mark.parametrize(('method', 'classes'), [('masks', ()), ('joint', ()), ('head', (0, 1, 0))])
-def test_heads_read_the_law_of_masks_or_of_classes(method, classes, monkeypatch):
-  """Joint probabilities are 3 times as large as they are, as those of one mask."""
-  seen, inputs, law = [], drawn()[1].inputs, optimal_heads.exact_law_at_masks
+def test_heads_read_the_marginals_of_masks(monkeypatch):
+  """A model's own are those that float64 fits read."""
+  seen = []
   monkeypatch.setattr(tuning, '_train_starts', lambda job, tuner, features, _: seen.append(features) or 1 / 0)
   with pytest.raises(ZeroDivisionError):
-    tuned(method, 'own', classes)
-  G = optimal_heads.exact_probs(CHAIN, inputs)
-  sums = np.stack([G[:, 0] + G[:, 2], G[:, 1]], 1)
-  expected = {'masks': law(CHAIN, inputs, 2, False), 'joint': 3 * law(CHAIN, inputs, 2, True), 'head': sums}
-  np.testing.assert_allclose(seen[0], expected[method], atol=1e-6)
+    tuned('masks', 'own')
+  np.testing.assert_allclose(seen[0], optimal_heads.exact_marginals_at_masks(CHAIN, drawn()[1].inputs, 2), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_head_behind_a_prompt_is_refitted_on_classes():
-  assert tuned('prompt_refit', classes=(0, 1, 0)).trainable['head'].weights.shape == (2, 2)
-
-
-def test_partitions_of_tokens_are_nested():
-  """A finer partition has one class more, and each of its classes lies in a coarser one."""
-  partitions = [downstream.nested_classes([3, 0, 4, 2, 1], count) for count in (5, 4, 3, 2)]
-  for fine, coarse in itertools.pairwise(partitions):
-    assert len(set(zip(fine, coarse))) == len(set(fine)) == len(set(coarse)) + 1
-
-
-@pytest.mark.parametrize(
-  ('field', 'changes'),
-  [
-    ('bert.max_positions', dict(methods=('masks',), masks__number=17)),
-    ('masks.joint', dict(methods=('joint_converged',), masks__joint=4)),
-    ('downstream.token_classes', dict(downstream__token_classes=11)),
-    ('downstream.token_classes', dict(methods=('attention',), downstream__token_classes=1)),
-  ],
-)
-def test_masks_and_classes_that_do_not_fit_are_refused(field, changes):
-  """24 positions hold 16 masks with 8 tokens; four masks have 10,000 words; there are 10 tokens. One less fits."""
-  with pytest.raises(SettingsError, match=f'^{field} is'):
-    settings_of('smoke', **changes)
-  *_, (name, value) = changes.items()
-  settings_of('smoke', **changes | {name: value - 1})
+def test_masks_that_do_not_fit_are_refused():
+  """24 positions hold 16 masks with 8 tokens."""
+  with pytest.raises(SettingsError, match='^bert.max_positions is'):
+    settings_of('smoke', methods=('masks',), masks__number=17)
+  settings_of('smoke', methods=('masks',), masks__number=16)

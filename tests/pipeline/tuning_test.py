@@ -196,6 +196,8 @@ def test_accuracies_of_a_converged_head_are_those_of_its_arrays(settings, drawn)
     is_right = (probs @ best.trainable['head'].weights).argmax(-1) == labels
     assert best.measured['accuracy'] == pytest.approx(is_right[test].mean())
     assert measured['accuracy'] <= best.measured['accuracy'] <= best.measured['accuracy_at_most'] <= 1
+    # Facts about linear scores are of HMMs without a memory.
+    assert 'linear' not in best.measured
 
 
 def test_a_whitened_head_reads_g_in_float64(settings, drawn):

@@ -55,6 +55,12 @@ def test_records_of_another_environment_can_be_equal():
   assert not _different(_changed(0, environment='another'), _records())
 
 
+def test_a_field_that_came_after_all_records_is_no_difference():
+  again = [record | {'linear': True} for record in _records()]
+  assert not _different(_records(), again)
+  assert set(_different(again[:1] + _records()[1:], again)) == {'linear'}
+
+
 def test_the_largest_difference_of_a_field_is_shown():
   again = [record | {'bayes_floor': 1.5 + 0.25 * index} for index, record in enumerate(_records()[:3])]
   assert _different(_records()[:3], again) == {'bayes_floor': 0.5}

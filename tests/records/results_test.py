@@ -10,6 +10,7 @@ from settings_cases import settings_of
 
 from experiments.records import environment, files, load, results
 from experiments.settings.fields import SettingsError
+from experiments.studies import registry
 
 
 def _benchmark(**changes):
@@ -115,6 +116,30 @@ def test_one_of_several_settings_has_records(tmp_path):
   results.begin(tmp_path, [_benchmark(repeats=6)])
   (part,) = results.parts(tmp_path, _benchmark(repeats=6))
   assert (part.settings.repeats, part.point, part.rows) == (5, {'config.repeats': 5}, [0])
+
+
+def test_what_is_gone_stays_on_file_and_is_not_shown(tmp_path):
+  """Settings with a field's one value of old are those without it; with another value they are refused."""
+  settings = settings_of('smoke')
+  results.write(tmp_path, [(settings, [dict(trial_id='x', task=0, method='joint'), dict(trial_id='x', task=1)])])
+  content = json.loads((tmp_path / 'config.json').read_text())
+  content['masks']['joint'], content['methods'] = 2, [*content['methods'], 'joint']
+  (tmp_path / 'config.json').write_text(json.dumps(content))
+  assert registry.from_record(results.config(tmp_path)) == settings
+  results.write(tmp_path, [(settings, [dict(trial_id='x', task=2)])])
+  assert [row['task'] for row in results.load(tmp_path)] == [2, 1]
+  assert '"method": "joint"' in (tmp_path / 'results.jsonl').read_text()
+  content['masks']['joint'] = 3
+  (tmp_path / 'config.json').write_text(json.dumps(content))
+  with pytest.raises(SettingsError, match='^masks.joint is not a field'):
+    registry.from_record(results.config(tmp_path))
+
+
+def test_records_of_several_settings_are_numbered_as_they_are_loaded(tmp_path):
+  results.write(tmp_path, [(_benchmark(repeats=5), [{'ratio': 2.0, 'method': 'joint'}, {'ratio': 3.0}])])
+  results.begin(tmp_path, [_benchmark(repeats=6)])
+  (part,) = results.parts(tmp_path, _benchmark(repeats=6))
+  assert (part.rows, _ratios(tmp_path)) == ([0], [(3.0, 5)])
 
 
 @pytest.mark.parametrize(

@@ -53,23 +53,22 @@ def test_both_texts_share_the_model_of_their_first_trial():
 
 
 _REFITS = {'prompt_refit', 'oracle_refit'}
-_CONVERGED = {'masks_converged', 'joint_converged'}
 _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention_blind', 'attention_constant'}
 
 
 @pytest.mark.parametrize(
   ('group', 'field', 'methods'),
   [
-    ('head', 'learning_rate', {'own_head', 'head', 'probe', 'masks', 'joint'}),
+    ('head', 'learning_rate', {'own_head', 'head', 'probe', 'masks'}),
     ('prompt', 'init_scale', {'prompt', 'inner_prompt', 'shift', 'prompt_attention', 'oracle_prompt', *_REFITS}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
     (
       'converged',
       'ridge',
-      {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best', *_CONVERGED, *_REFITS},
+      {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best', 'masks_converged', *_REFITS},
     ),
-    ('masks', 'number', {'masks', 'joint', *_CONVERGED}),
+    ('masks', 'number', {'masks', 'masks_converged'}),
     ('restarts', 'number', {'oracle_prompt', 'oracle_refit', 'attention_converged'}),
   ],
 )

@@ -5,6 +5,7 @@ import itertools
 import types
 
 import jax
+from matplotlib.figure import Figure
 import numpy as np
 from oracles import log_space_posterior, rows_of
 import pandas as pd
@@ -171,6 +172,14 @@ def test_tables_and_figures_show_the_records():
   exact, table = (axes.collections[0] for axes in figures['simplex'].axes)
   np.testing.assert_allclose(exact.get_facecolor(), table.get_facecolor())
   np.testing.assert_allclose(exact.get_offsets(), table.get_offsets()[::-1])
+
+
+def test_embeddings_are_drawn_before_layers():
+  names = [f'{of}{layer}' for of in ('', 'untrained ') for layer in ('embeddings', 'layer_1', 'layer_2')]
+  readers = [*names, 'exact G', 'window', 'table', 'shuffled']
+  axes = Figure().subplots()
+  report._draw_layers(axes, pd.DataFrame({'reader': readers, 'kl': 1.0}))
+  assert [label.get_text() for label in axes.get_xticklabels()] == ['emb.', 'layer_1', 'layer_2']
 
 
 def test_settings_that_the_study_cannot_run_are_refused():

@@ -27,24 +27,6 @@ def test_an_end_point_is_over_its_own_sizes():
   assert row['without near ties'] == '32.0 ± 0.0'
 
 
-def test_partitions_of_one_hmm_count_once():
-  """HMMs 0, 3 and 4 are those whose posterior is no point mass."""
-  parts = [
-    records_of(('exact', 'prompt_refit', 0.7 + gain), ('exact', 'head_whitened', 0.7), trials=5, **at)
-    for gain, classes, partition in ((0.0, 0, 0), (0.1, 2, 0), (0.3, 2, 1))
-    for at in [{end_points._CLASSES: classes, 'downstream.partition': partition}]
-  ]
-  records = pd.concat(parts, ignore_index=True)
-  records.loc[(records['trial'] == 1) & (records['method'] == 'prompt_refit'), 'accuracy'] -= 0.1
-  rows = {(row['end point'], row['difference of'][-11:]): row for row in end_points._of_classes(records)}
-  assert {key: (row['n'], row['difference'][:4]) for key, row in rows.items()} == {
-    ('9', 'all classes'): ('2', '-5.0'),
-    ('9', ', 2 classes'): ('2', '15.0'),
-    ('7, 8', 'all classes'): ('3', '0.0 '),
-    ('7, 8', ', 2 classes'): ('3', '20.0'),
-  }
-
-
 def test_a_lead_is_over_the_better_reader_of_tokens_at_each_temperature():
   readers = ('none', 'table', 0.8), ('none', 'tokens', 0.6)
   parts = [

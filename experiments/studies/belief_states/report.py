@@ -153,11 +153,12 @@ def _draw_layers(axes: Axes, rows: pd.DataFrame) -> None:
   kls = rows.groupby('reader', sort=False)['kl']
   ranges = {reader: (np.exp(np.log(kl).mean()), kl.min(), kl.max()) for reader, kl in kls}
   layers = [reader for reader in ranges if reader.startswith(('embeddings', 'layer'))]
-  lines = {
-    name: {layer.replace('embeddings', 'emb.'): ranges[name + layer] for layer in layers} for name in ('', 'untrained ')
-  }
+  lines = {name: {layer: ranges[name + layer] for layer in layers} for name in ('', 'untrained ')}
   bands = {name: ranges[name] for name in _CONTROLS}
   hj.plots.layers({'trained': lines[''], 'untrained': lines['untrained ']} | bands, axes).get_legend().remove()
+  # The whole word is wider than its place.
+  names = [label.get_text().replace('embeddings', 'emb.') for label in axes.get_xticklabels()]
+  axes.set_xticks(axes.get_xticks(), names)
   axes.set(ylabel='KL of the belief (nats)', yscale='log')
 
 

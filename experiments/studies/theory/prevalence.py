@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory.settings import LevelSettings, TheorySettings
+from experiments.studies.theory.settings import PrevalenceSettings, TheorySettings
 from hmm_jax.distributions.hmm import HMM, random_hmm
 from hmm_jax.distributions.memory_hmm import MemoryHMM, random_memory_hmm
 from hmm_jax.theory import assumptions
@@ -54,7 +54,7 @@ def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Arr
   return hmm, tasks.draw_task_weights(key_task, size)
 
 
-def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
+def chain_row(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
@@ -72,7 +72,7 @@ def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   }
 
 
-def _by_rank(finding: Finding, s: LevelSettings) -> dict[str, bool]:
+def _by_rank(finding: Finding, s: PrevalenceSettings) -> dict[str, bool]:
   """Independence of the columns of a finding, by the share of the largest singular value that counts as 0.
 
   For 3.5 they are the columns of the best cover; another may be better conditioned, so this is a lower bound.

@@ -47,15 +47,10 @@ class ImpossibilitySettings(Group):
     require(self.length <= longest, 'length', self.length, valid)
 
 
-class LevelSettings(Group):
-  """Levels at which Assumptions 3.1 and 3.5 are tested."""
-
+class PrevalenceSettings(Group):
   rank_levels: tuple[float, ...] = setting('singular values up to this share of the largest count as 0', below=1)
   support_levels: tuple[float, ...] = setting('epsilon: probabilities up to this count as 0', least=0, below=1)
   max_nodes: int = setting('maximum nodes of each search for H* in Assumption 3.5')
-
-
-class PrevalenceSettings(LevelSettings):
   num_draws: int = setting('number of draws of each size', most=10**4)
   num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=1000)
   memory_sizes: tuple[int, ...] = setting('numbers |M| of values of the one memory cell', least=2, most=64)
