@@ -77,6 +77,12 @@ def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
   return group(**corruption, **of_steps, **fields)
 
 
+def end_point(name: str, first: tuple[str, str], second: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
+  """An end point of a plan: the fields of `experiments.settings.plan.EndPoint`, `above` and `below` as numbers."""
+  bounds = {side: (fields.pop(side),) for side in ('above', 'below') if side in fields}
+  return dict(name=name, first=first, second=second, **bounds, **fields)
+
+
 def figure(width: float = 6.4, height: float = 4.2) -> ml_collections.ConfigDict:
   """The fields of figures."""
   return group(width=width, height=height, dpi=150, paper_overlay=False)
@@ -196,6 +202,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
   config.shown_texts = 10
   config.figures = ('figure_3_left',)
   config.figure = figure()
+  config.plan = ()
 
 
 def _schedules(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
@@ -271,4 +278,5 @@ def reduce(config: ml_collections.ConfigDict) -> None:
   for tuning in _schedules(config):
     tuning.update(num_epochs=1, batch_size=8, warmup_steps=4)
   config.restarts.update(number=2, steps_factor=2)
+  config.plan = tuple(point | dict(num_states=(), step=0) for point in config.plan)
   config.masks.number = 3

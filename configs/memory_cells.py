@@ -28,12 +28,19 @@ from configs import base
 SCALES = base.SCALES
 
 
+_PLAN = (
+  base.end_point('attention on BERT', ('bert', 'attention'), above=95),
+  base.end_point('attention on exact G', ('exact', 'attention'), above=99),
+  base.end_point('with a prompt', ('bert', 'prompt_attention'), ('bert', 'attention'), above=0),
+)
+
+
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:paper`, `:paper_v1`, `:official` or `:tuned`."""
   config = base.get_config(scale)
   config.experiment = 'memory_cells'
   config.figures = ('memory_cells', 'attention')
-  config.num_states = (6,)
+  config.update(num_states=(6,), plan=_PLAN)
   config.memory.sizes = (3,)
   config.memory.cells = (1, 2, 3)
   config.methods = ('attention', 'prompt_attention', 'head')

@@ -36,12 +36,28 @@ from configs import base
 SCALES = (*base.SCALES, base.EVIDENCE)
 
 
+# At `small`, of one HMM a size; and at `evidence`.
+_PLAN = (
+  base.end_point('prompt above head', ('bert', 'prompt'), ('bert', 'head'), num_states=(30,), above=6),
+  base.end_point('head on BERT as on G', ('bert', 'head'), ('exact', 'head'), num_states=(30,), above=-5, below=5),
+  *(
+    base.end_point('KL at the [MASK]', ('bert', 'head'), field='kl_at_mask', num_states=(size,), below=0.3)
+    for size in (4, 10, 30)
+  ),
+)
+_EVIDENCE = tuple(
+  base.end_point('prompt above head', ('bert', 'prompt'), ('bert', 'head'), num_states=(size,), above=0)
+  for size in base.FIRST_SIZES[1:]
+)
+
+
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:evidence`, `:paper`, `:paper_v1`, `:official` or `:tuned`."""
   config = base.get_config(scale)
   config.experiment = 'prompt_vs_head'
   config.figure.paper_overlay = True
   config.methods += base.WITHOUT_MODEL
+  config.plan = _EVIDENCE if scale == base.EVIDENCE else _PLAN
   if scale == base.EVIDENCE:
     config.num_states = base.FIRST_SIZES
     config.num_trials = 7

@@ -1,22 +1,21 @@
-"""Parts of figures, drawn only from records, all in the style of `figures.mplstyle`."""
+"""Figures of records by one grammar: `lines` of means with their intervals, a panel for each value of a field."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 import io
 import pathlib
 from typing import Any
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-import matplotlib.figure
+from matplotlib.figure import Figure
 import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
 import numpy as np
 import pandas as pd
 
-from experiments.analysis import statistics
-from experiments.analysis.statistics import Interval, percent_interval
+from experiments.analysis.statistics import Interval, percent
+from experiments.analysis.tables import by_unit
 from experiments.records import files
 from experiments.settings import lists
 from experiments.settings.fields import printable
@@ -25,14 +24,12 @@ from experiments.settings.methods import METHODS
 
 # Metadata of each format, without the time of drawing: the same records give the same bytes.
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
-
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
-# Marker and its size of a majority class that no line joins.
-BAR = '_', 25
+_ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
-# From a place and a value to x and y.
-Turn = Callable[[Any, Any], tuple[Any, Any]]
+# A label and the keywords of `Axes.plot`.
+Style = dict[str, Any]
 
 # A decorator, and no `with` block: figures have this style instead of the user's.
 styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplstyle', after_reset=True)
@@ -43,119 +40,164 @@ def with_labels(records: pd.DataFrame) -> pd.DataFrame:
   return records.map(lambda value: printable(value).replace('$', r'\$') if isinstance(value, str) else value)
 
 
+@styled
+def lines(
+  records: pd.DataFrame,
+  settings: FigureSettings,
+  title: str,
+  *,
+  x: str,
+  by: str,
+  unit: Sequence[str],
+  over: str,
+  style: Callable[[Any], Style],
+  xlabel: str,
+  field: str = 'accuracy',
+  ylabel: str = 'test accuracy (%)',
+  cell: Callable[[Any], Interval] = percent,
+  panel: str = '',
+  columns: int = 4,
+  source: pd.DataFrame | None = None,
+  then: Callable[[Axes, pd.DataFrame], object] = lambda axes, rows: None,
+) -> Figure | None:
+  """A line for each value of `by` through the means of a field over units; None without records.
+
+  Values of x stand at equal distances, numbers in their order and texts in that of the records, and lines a few points
+  beside each other, so that none hides another. Five units or more have their 95% interval, fewer are each a dot.
+
+  Args:
+    records: a row for each value.
+    settings: the size of the figure.
+    title: of the figure.
+    x: the column of places.
+    by: the column of which each value has a line, sorted.
+    unit: the columns that name an independent unit.
+    over: the word for units, in the caption.
+    style: from a value of `by` to the label and the look of its line.
+    xlabel: of each panel.
+    field: the column of values.
+    ylabel: of each row of panels.
+    cell: from the values of units to their interval.
+    panel: the column of which each value has a panel, in the order of the records; '' for one panel.
+    columns: most panels side by side.
+    source: the records that the caption is of; None: these.
+    then: is called with the axes and the records of each panel, where `place` is the place on the x axis.
+  """
+  records = records.dropna(subset=field)
+  if records.empty:
+    return None
+  codes, values = pd.factorize(records[x], sort=records[x].dtype.kind in 'if')
+  records = records.assign(place=codes)
+  groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
+  figure, grid = panels(settings, len(groups), columns, sharex=True)
+  for axes, (value, rows) in zip(grid, groups.items()):
+    _draw_lines(axes, rows, by, field, unit, cell, style)
+    axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
+    axes.set_xticks(range(len(values)), [lists.shown(place) for place in values])
+    axes.minorticks_off()
+    then(axes, rows)
+    axes.label_outer()
+  trim_percent_ticks(grid[0].yaxis)
+  counts = by_unit(records, [panel or by, by, 'place'], field, unit).groupby(level=[0, 1, 2]).size()
+  finish(figure, records if source is None else source, title, counted(counts, over))
+  return figure
+
+
+def _draw_lines(
+  axes: Axes,
+  records: pd.DataFrame,
+  by: str,
+  field: str,
+  unit: Sequence[str],
+  cell: Callable[[Any], Interval],
+  style: Callable[[Any], Style],
+) -> None:
+  named = records.groupby(by)
+  # All, with their markers, within the distance of two places.
+  step = min(4, 30 / len(named))
+  for index, (name, rows) in enumerate(named):
+    values = by_unit(rows, ['place'], field, unit)
+    draw_line(axes, values, cell, step * (index - (len(named) - 1) / 2), **style(name))
+
+
+def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], beside: float, **style: Any) -> None:
+  """Draw a line through the mean at each place, with the interval of five values or more, else each as a dot.
+
+  The line is shifted by `beside` points; its dots stand a little to the left.
+
+  Args:
+    axes: to draw on.
+    values: of units; the first level of the index is the place.
+    cell: from the values of a place to their interval.
+    beside: points to the right.
+    **style: the label and the look.
+  """
+  groups = values.groupby(level=0)
+  found = groups.agg(cell)
+  means = np.array([one.mean for one in found])
+  (line,) = axes.plot(found.index, means, zorder=3, **style)
+  ends = np.array([one.ends if one.n >= LEAST_FOR_INTERVAL else (np.nan, np.nan) for one in found])
+  colour = line.get_color()
+  bars = axes.errorbar(found.index, means, np.abs(ends.T - means), fmt='none', ecolor=colour, elinewidth=0.9)
+  is_dot = groups.transform('size').between(2, LEAST_FOR_INTERVAL - 1)
+  places = values[is_dot].index.get_level_values(0)
+  heights = [cell([value]).mean for value in values[is_dot]]
+  (dots,) = axes.plot(places, heights, '.', color=colour, markersize=4.5, markerfacecolor=line.get_markerfacecolor())
+  move(axes, [line, *bars.get_children()], beside)
+  move(axes, [dots], beside - 4)
+
+
+def move(axes: Axes, artists: Iterable[Any], points: float) -> None:
+  """Shift what is drawn to the right; the limits of the axes follow the places themselves."""
+  shift = ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
+  for artist in artists:
+    artist.set_transform(axes.transData + shift)
+
+
+def draw_level(axes: Axes, records: pd.DataFrame, field: str, label: str, dash: str = '-.') -> None:
+  """A grey line through the mean of a share in percent at each place; a bar if there is one place."""
+  means = 100 * records.astype({field: float}).groupby('place')[field].mean()
+  marker = '_' if len(means) == 1 else ''
+  axes.plot(means, color='0.45', marker=marker, markersize=25, linestyle=dash, linewidth=1.4, label=label)
+
+
+def style_of(method: str) -> Style:
+  """The line style of a method."""
+  return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
+
+
+def cycle(names: Iterable[Any], form: str = '{}') -> Callable[[Any], Style]:
+  """The style of each of several names in turn, with its label in a format."""
+  styles = matplotlib.rcParams['axes.prop_cycle']()
+  found = {name: dict(label=form.format(name), **next(styles)) for name in names}
+  return found.__getitem__
+
+
 def panels(
   settings: FigureSettings, count: int = 1, columns: int = 4, sharey: bool = True, sharex: bool = False
-) -> tuple[matplotlib.figure.Figure, Any]:
+) -> tuple[Figure, Any]:
   """A figure and its panels, at most `columns` side by side."""
   columns = min(count, columns)
   rows = -(-count // columns)
   size = settings.width * (0.4 * columns + 0.6), settings.height * (0.7 * rows + 0.3)
-  figure = matplotlib.figure.Figure(size, settings.dpi)
+  figure = Figure(size, settings.dpi)
   grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey, sharex=sharex).ravel()
   for axes in grid[count:]:
     axes.remove()
   return figure, grid[:count]
 
 
-def style_of(method: str) -> dict[str, Any]:
-  """The line style of a method."""
-  return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
-
-
-def upright(place: Any, value: Any) -> tuple[Any, Any]:
-  """x and y of a value whose place is on the x axis."""
-  return place, value
-
-
-def sideways(place: Any, value: Any) -> tuple[Any, Any]:
-  """x and y of a value whose place is a row."""
-  return value, place
-
-
-def draw_line(
-  axes: Axes,
-  samples: dict[float, np.ndarray],
-  label: str,
-  style: dict[str, Any],
-  beside: float = 0.0,
-  interval: Callable[[np.ndarray], Interval] = percent_interval,
-  turn: Turn = upright,
-) -> None:
-  """Draw a line through the mean at each place, with the 95% interval of five values or more, else each as a dot.
-
-  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left, or below.
-  Intervals and dots are named after it, with a _ in front, which keeps them out of the legend.
-  """
-
-  def move(artists: Iterable[Artist], points: float) -> None:
-    # After drawing, so that axis limits follow the places themselves.
-    shift = ScaledTranslation(*turn(points / 72, 0), axes.figure.dpi_scale_trans)
-    for artist in artists:
-      artist.set_transform(axes.transData + shift)
-
-  intervals = {place: interval(values) for place, values in samples.items()}
-  means = [each.mean for each in intervals.values()]
-  move(axes.plot(*turn(list(intervals), means), label=label, zorder=3, **style), beside)
-  colour = style['color']
-  barred = {place: each for place, each in intervals.items() if len(each.values) >= LEAST_FOR_INTERVAL}
-  dotted = {place: each for place, each in intervals.items() if 1 < len(each.values) < LEAST_FOR_INTERVAL}
-  if barred:
-    centers = np.array([each.mean for each in barred.values()])
-    lengths = np.abs(np.array([each.ends for each in barred.values()]).T - centers)
-    at, sizes = turn(list(barred), centers), turn(lengths, None)
-    look: dict[str, Any] = dict(fmt='none', ecolor=colour, elinewidth=0.9, label=f'_{label}')
-    bars = axes.errorbar(at[0], at[1], sizes[0], sizes[1], **look)
-    move(bars.get_children(), beside)
-  if dotted:
-    dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
-    places = np.repeat(list(dotted), [len(each.values) for each in dotted.values()])
-    values, fill = np.concatenate([each.values for each in dotted.values()]), style.get('markerfacecolor', colour)
-    move(axes.plot(*turn(places, values), markerfacecolor=fill, label=f'_{label}', **dot), beside - 4)
-
-
-def draw_majority(
-  axes: Axes,
-  samples: dict[float, np.ndarray],
-  label: str = 'majority class',
-  dash: str = '-.',
-  turn: Turn = upright,
-) -> None:
-  """The mean accuracy, or error, of the majority class at each place: a line, or a bar if there is one place."""
-  means = [values.mean() for values in samples.values()]
-  # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
-  bar, length = BAR if turn is upright else ('|', 9)
-  marker, dash = (bar, '') if len(samples) == 1 else ('', dash)
-  axes.plot(
-    *turn(list(samples), means),
-    color='0.45',
-    marker=marker,
-    markersize=length,
-    linestyle=dash,
-    linewidth=1.4,
-    label=label,
-  )
-
-
-def caption(records: pd.DataFrame, *more: str) -> str:
-  """The caption of a figure: experiment, scale and seed of the records, fields that other records differ in, `more`."""
-  others = [name for name in records if lists.is_column(name) and records[name].nunique() == 1]
-  fields = [name for name in others if name not in ('seed', 'distribution')]
-  words = (f'{name} {", ".join(map(str, records[name].unique()))}' for name in ('scale', 'seed', *fields))
-  named = ', '.join([records['experiment'].iloc[0], *words])
-  return '; '.join(filter(None, [named, statistics.process(records), *more]))
-
-
-def set_title(figure: matplotlib.figure.Figure, title: str, records: pd.DataFrame, *more: str) -> None:
+def set_title(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:
   """Write a title at the top, and small below it the caption of the records."""
   at = lambda points: 1 - points / 72 / figure.get_figheight()
   figure.set_layout_engine('constrained', rect=(0, 0, 1, at(32)))
   figure.text(0.5, at(4), title, ha='center', va='top', fontsize='large')
-  figure.suptitle(caption(records, *more), y=at(18), color='0.35')
+  figure.suptitle('; '.join([_caption(records), *more]), y=at(18), color='0.35')
 
 
-def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, *more: str) -> None:
+def finish(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:
   """Write title and caption above the panels and their common legend below them."""
-  set_title(figure, title, records, *more)
+  set_title(figure, records, title, *more)
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   for columns in range(min(len(entries), 2 * side_by_side), 0, -1):
@@ -165,21 +207,42 @@ def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, title: str, 
     legend.remove()
 
 
+def _caption(records: pd.DataFrame) -> str:
+  """Experiment, scale and seed of the records, and each other field of settings that has one value."""
+  others = [name for name in records if lists.is_column(name) and records[name].nunique() == 1]
+  words = [str(records['experiment'].iloc[0])]
+  for name in ('scale', *dict.fromkeys(['seed', *others])):
+    if name != 'distribution' or records[name].any():
+      words.append(f'{name} {", ".join(map(lists.shown, records[name].unique()))}')
+  return ', '.join(words)
+
+
+def counted(counts: Iterable[int], over: str) -> str:
+  """n, what it counts, and how `draw_line` shows the spread, as in 'HMMs: n = 4, each a dot'."""
+  few, most = min(counts), max(counts)
+  number = f'{few} to {most}' if few < most else str(most)
+  shown = ['each a dot'] * (few < LEAST_FOR_INTERVAL and most > 1) + ['95% t intervals'] * (most >= LEAST_FOR_INTERVAL)
+  return ', '.join([f'{over}: n = {number}', *[' or '.join(shown)] * bool(shown)])
+
+
 def trim_percent_ticks(axis: Axis) -> None:
   """Remove ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
   low, high = axis.get_view_interval()
   axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= min(high, 100)])
 
 
-def counted(counts: Iterable[int], unit: str, spread: bool = True) -> str:
-  """n, what it counts, and how `draw_line` shows the spread, as in 'tasks of one HMM per size: n = 4, each a dot'."""
-  few, most = min(counts), max(counts)
-  dots, bars = few < LEAST_FOR_INTERVAL and most > 1, most >= LEAST_FOR_INTERVAL
-  shown = ' or '.join(['each a dot'] * dots + ['95% t intervals'] * bars) if spread else ''
-  return f'{unit}: n = {f"{few} to " * (few < most)}{most}{shown and ", "}{shown}'
+def log_axis_with_zero(axes: Axes, least: float) -> None:
+  """Make the y axis of percentages logarithmic, and linear from `least` down to 0."""
+  top = axes.get_ylim()[1]
+  axes.set_yscale('symlog', linthresh=least, linscale=0.5)
+  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= top)])
+  axes.yaxis.set_major_formatter('{x:g}')
+  axes.minorticks_off()
+  # An interval that reaches below 0 is cut there; a mark at 0 is whole.
+  axes.set_ylim(-least / 4, top)
 
 
-def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
+def save(figure: Figure, stem: pathlib.Path) -> list[pathlib.Path]:
   """Write the figure in each of FORMATS, the same bytes for the same records; return the paths."""
   paths = {extension: stem.with_suffix(f'.{extension}') for extension in FORMATS}
   for extension, path in paths.items():
@@ -190,7 +253,7 @@ def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.P
 
 
 @styled
-def as_bytes(figure: matplotlib.figure.Figure, extension: str) -> bytes:
+def as_bytes(figure: Figure, extension: str) -> bytes:
   """The figure in one of FORMATS."""
   buffer = io.BytesIO()
   figure.savefig(buffer, format=extension, metadata=FORMATS[extension])

@@ -1,19 +1,31 @@
 """The tables of a grid of trials, only from records."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 import json
 import pathlib
-import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.statistics import Interval, percent, welch
-from experiments.analysis.tables import by_unit, contrasts, means, paired, pooled, Row, select, Table, table, tested
+from experiments.analysis.statistics import Interval, interval, welch
+from experiments.analysis.tables import (
+  by_unit,
+  contrasts,
+  lead,
+  means,
+  paired,
+  pooled,
+  Row,
+  select,
+  Table,
+  table,
+  tested,
+  varied,
+)
 from experiments.settings import lists
 from experiments.settings.grid import Point
-from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES
+from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES, NONE
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text('utf-8'))
 # Lines of each panel of the paper's Figure 3: kind of text and fit, and their name in the reference.
@@ -22,7 +34,9 @@ PAPER = {
   'right': {('memory', 'bert attention'): 'memory', ('vanilla', 'bert head'): 'vanilla'},
 }
 # Every fit, 'MODEL METHOD', in the order of columns.
-FITS = {f'{model} {method}': f'{METHODS[method].label}, {name}' for model, name in MODEL_NAMES.items() for method in METHODS}
+FITS = {
+  f'{model} {method}': f'{METHODS[method].label}, {name}' for model, name in MODEL_NAMES.items() for method in METHODS
+}
 _CONTROLS = ('untrained', 'other_bert')
 # Pairs of fits whose difference, paired by task, is tested where both were run: on one model, then on two.
 _ON_BERT = (
@@ -50,7 +64,7 @@ _PAIRS = (
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
 # Fields that change the HMM that a trial draws from its key.
 _OF_DRAWS = ('hmm.', 'memory.joint_')
-_HEADINGS = {
+HEADINGS = {
   'distribution': 'process',
   'memory_size': '|M|',
   'num_cells': 'N',
@@ -60,9 +74,9 @@ _HEADINGS = {
 _TESTED = 'p of t tests, Holm over the rows of a contrast. Detectable: with 80% power at level 0.05 / tests'
 _TITLES = {
   'accuracy': 'Test accuracy in percent, mean [95% interval]',
-  'contrasts': f'Differences in points, paired by task, unit of analysis: {{unit}}; {_TESTED}',
+  'contrasts': f'Differences in points, paired by task, over {{over}}; {_TESTED}',
   'texts': f'Memory text minus vanilla text of as many joint states on BERT in points, by Welch; {_TESTED}',
-  'values': f'Differences in points from the first value of a field, paired by task, unit of analysis: {{unit}}; {_TESTED}',
+  'values': f'Differences in points from the first value of a field, paired by task, over {{over}}; {_TESTED}',
   'trends': (
     'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
     'states, |H| without a memory: Spearman over HMMs, p of a permutation test; Holm over the rows of this table. '
@@ -72,6 +86,7 @@ _TITLES = {
     'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
     'squared half-widths, without correction for multiple tests'
   ),
+  'lead': 'Lead over the best reader without a model in points, paired by task, mean ± 95% over {over}',
   'controls': (
     'Controls, test accuracy in percent, mean [95% interval]: BERT before pretraining, BERT of another HMM, and a '
     'converged head behind a prompt that was trained for another task'
@@ -95,12 +110,14 @@ class Grid(NamedTuple):
     rows: the columns that tell distributions, at values of `varied`, apart.
     unit: the column that numbers independent units. Tasks of a trial share an HMM and a pretrained model, so of several
       trials it is the trial; of one it is the task, and intervals speak of tasks given that HMM and that model.
+    over: the word for units: a trial draws an HMM, or on a given process only a pretraining seed.
   """
 
   records: pd.DataFrame
   varied: list[str]
   rows: list[str]
   unit: list[str]
+  over: str
 
   @property
   def tasks(self) -> list[str]:
@@ -112,13 +129,6 @@ class Grid(NamedTuple):
     """Accuracies in percent, a row for each task and a column for each fit."""
     return 100 * self.records.pivot(index=self.tasks, columns='fit', values='accuracy').astype(float)
 
-  @property
-  def noun(self) -> str:
-    """The word for a unit: a trial draws an HMM, or on a given process only a pretraining seed."""
-    is_given = 'distribution' in self.records and self.records['distribution'].astype(bool).all()
-    trial = 'pretraining seed' if is_given else 'HMM'
-    return trial if self.unit == ['trial'] else f'task of one {trial}'
-
 
 def prepared(records: pd.DataFrame) -> Grid:
   """The records as tables and figures take them.
@@ -127,29 +137,28 @@ def prepared(records: pd.DataFrame) -> Grid:
   """
   is_memory = records['memory_size'] > 0
   accuracy = records['accuracy'].where(records['method'] != 'head_best', records['validation_accuracy'])
-  varied = [name for name in filter(lists.is_column, records) if records[name].nunique() > 1]
+  names = varied(records)
   records = records.assign(
     accuracy=accuracy,
     fit=records['model'] + ' ' + records['method'],
     text=np.where(is_memory, 'memory', 'vanilla'),
     joint_states=records['num_states'] * records['memory_size'] ** records['num_cells'],
+    size=[str(Point(*point)) for point in zip(*(records[name] for name in Point._fields))],
   )
   if 'distribution' in records:
-    records = records.assign(distribution=records['distribution'].map(as_text))
-  process = [name for name in ['distribution'] if name in records and name not in varied and records[name].any()]
+    records = records.assign(distribution=records['distribution'].map(lists.shown))
+  process = [name for name in ['distribution'] if name in records and name not in names and records[name].any()]
   memory = ['text', 'memory_size', 'num_cells', 'joint_states'] if is_memory.any() else []
-  rows = [*process, *varied, *memory, 'num_states']
-  return Grid(records, varied, rows, ['trial'] if records['trial'].nunique() > 1 else ['task'])
+  rows = [*process, *names, *memory, 'num_states']
+  is_given = 'distribution' in records and records['distribution'].astype(bool).all()
+  trial = 'pretraining seed' if is_given else 'HMM'
+  if records['trial'].nunique() > 1:
+    return Grid(records, names, rows, ['trial'], f'{trial}s')
+  return Grid(records, names, rows, ['task'], f'tasks of one {trial}')
 
 
-def as_text(value: Any) -> str:
-  """The value of a column in words: of given data its name."""
-  return re.sub('-[0-9a-f]{12}$', '', str(value))
-
-
-def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
+def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
-  grid = prepared(records)
   is_control = grid.records['model'].isin(_CONTROLS)
   is_main = grid.records['method'].isin(MAIN)
   differences = paired(grid.wide, _names(_PAIRS))
@@ -162,19 +171,20 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'values': _values(grid),
     'trends': _trends(grid, differences, by),
     'beside_paper': _beside_paper(grid) if paper_overlay else pd.DataFrame(),
+    'lead': _lead(grid),
     'controls': _controls(grid) if is_control.any() else pd.DataFrame(),
     'head_sizes': _head_sizes(grid),
     'nearest_tokens': changed_shares(grid),
     'moved': _moved(grid),
     'diagnostics': _accuracy(grid, ~is_main & ~is_control),
   }
-  titles = {name: title.format(unit=grid.noun) for name, title in _TITLES.items()}
+  titles = {name: title.format(over=grid.over) for name, title in _TITLES.items()}
   return {name: table(titles[name], _with_headings(frame)) for name, frame in frames.items() if len(frame)}
 
 
 def _with_headings(frame: pd.DataFrame) -> pd.DataFrame:
   """The frame with headings for names of columns; 'MODEL METHOD' has the two below each other."""
-  frame = frame.rename_axis(index=_HEADINGS)
+  frame = frame.rename_axis(index=HEADINGS)
   return frame.rename(columns=lambda name: FITS.get(name, name).replace(', ', '\n', 1) if name in FITS else name)
 
 
@@ -270,7 +280,7 @@ def _from_first(grid: Grid, column: str) -> pd.DataFrame:
   both = both[decided.astype(bool)]
   if both.empty:
     return pd.DataFrame()
-  contrast = [f'{FITS[fit]}, minus {column} = {as_text(first)}' for fit in both['fit']]
+  contrast = [f'{FITS[fit]}, minus {column} = {lists.shown(first)}' for fit in both['fit']]
   differences = both.assign(contrast=contrast).set_index(['contrast', *grid.tasks])['difference']
   return contrasts(differences, grid.rows, ['trial'] if column.startswith(_OF_DRAWS) else grid.unit)
 
@@ -296,7 +306,7 @@ def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[in
 
 
 def _beside_paper(grid: Grid) -> pd.DataFrame:
-  """A row for each fit that the paper draws: ours, the paper's, and the difference. An unknown half-width counts as 0."""
+  """A row for each fit that the paper draws: ours and the paper's. An unknown half-width counts as 0."""
   panel, scale = 'right' if 'text' in grid.rows else 'left', grid.records['scale'].iloc[0]
   places = ['text', 'joint_states', 'fit']
   ours = means(grid.records, places, 'accuracy', grid.unit)
@@ -309,7 +319,20 @@ def _beside_paper(grid: Grid) -> pd.DataFrame:
         apart = abs(own.mean - mean) > np.hypot(own.half_width, half_widths.get(size, 0))
         numbers = {'ours': own, 'paper': mean, 'difference': f'{own.mean - mean:+.1f}'}
         rows[text, METHODS[fit.split()[1]].label, size] = {**numbers, 'apart': 'yes' if apart else 'no'}
-  return pd.DataFrame.from_dict(rows, 'index').rename_axis(['text', 'method', 'joint_states'])
+  if not rows:
+    return pd.DataFrame()
+  return pd.DataFrame([*rows.values()], pd.MultiIndex.from_tuples([*rows], names=['text', 'method', 'joint_states']))
+
+
+def _lead(grid: Grid) -> pd.DataFrame:
+  """The lead of each fit over the best reader without a model on the same task, a row for each distribution."""
+  is_reader = grid.records['model'] == NONE
+  rivals, records = grid.records[is_reader], grid.records[~is_reader]
+  if rivals.empty or records.empty:
+    return pd.DataFrame()
+  records = records.assign(lead=100 * lead(records, rivals, grid.tasks))
+  cells = means(records, grid.rows, 'lead', grid.unit, interval, ['fit'])
+  return cells[[fit for fit in FITS if fit in cells]].fillna('')
 
 
 def _head_sizes(grid: Grid) -> pd.DataFrame:
@@ -321,7 +344,7 @@ def _head_sizes(grid: Grid) -> pd.DataFrame:
 
 
 def changed_shares(grid: Grid) -> pd.DataFrame:
-  """The mean share of labels in percent that change, a row for each distribution, a column for each k of tokens kept."""
+  """The mean share of labels in percent that change, a row for each distribution, a column for each k kept."""
   of_table = select(grid.records, method='table')
   if of_table.empty:
     return pd.DataFrame()
@@ -335,10 +358,10 @@ def _moved(grid: Grid) -> pd.DataFrame:
   if 'tv_moved' not in grid.records or grid.records['tv_moved'].isna().all():
     return pd.DataFrame()
   kinds = {'tuned': 'tv_moved', 'text': 'tv_moved_by_text', 'random': 'tv_moved_by_random'}
-  parts = [
-    means(grid.records, grid.rows, field, grid.unit, columns=['fit']).rename(columns=lambda fit: f'{FITS[fit]}\n{kind}')
-    for kind, field in kinds.items()
-  ]
+  parts = []
+  for kind, field in kinds.items():
+    cells = means(grid.records, grid.rows, field, grid.unit, columns=['fit'])
+    parts.append(cells.set_axis([f'{FITS[fit]}\n{kind}' for fit in cells], axis=1))
   cells = pd.concat(parts, axis=1)
   cells['any'] = means(grid.records, grid.rows, 'tv_movable', grid.unit)
   return cells.fillna('')

@@ -26,14 +26,14 @@ class Interval(NamedTuple):
     mean: of independent values.
     standard_error: of the mean; NaN for fewer than three values, since two values give no useful spread.
     degrees: of freedom of t.
-    count: the number of values.
+    n: the number of values.
     bounds: of the quantity; the interval is clipped to them, which leaves its coverage.
   """
 
   mean: float
   standard_error: float = np.nan
   degrees: float = np.nan
-  count: int = 0
+  n: int = 0
   bounds: tuple[float, float] = _UNBOUNDED
 
   @property
@@ -96,7 +96,7 @@ def interval(values: ArrayLike) -> Interval:
   values = np.asarray(values, float)
   count = len(values)
   if count < 3:
-    return Interval(float(values.mean()) if count else np.nan, count=count)
+    return Interval(float(values.mean()) if count else np.nan, n=count)
   # Subtract the first, so that equal values have a spread of 0 and not of rounding.
   spread = np.std(values - values[0], ddof=1)
   return Interval(float(values.mean()), float(spread / np.sqrt(count)), count - 1, count)
@@ -121,10 +121,10 @@ def stratified(strata: Iterable[ArrayLike]) -> Interval:
   and Satterthwaite's. So differences between strata, such as sizes |H|, do not widen the interval.
   """
   parts = [interval(values) for values in strata]
-  count = sum(part.count for part in parts)
+  count = sum(part.n for part in parts)
   if not count:
     return Interval(np.nan)
-  shares = np.array([part.count / count for part in parts])
+  shares = np.array([part.n / count for part in parts])
   means, errors, degrees = np.array([part[:3] for part in parts]).T
   return Interval(float(shares @ means), *_combined(shares * errors, degrees), count)
 
@@ -133,7 +133,7 @@ def welch(first: ArrayLike, second: ArrayLike) -> Interval:
   """The mean of `first` minus that of `second`, which share nothing: Welch's interval and test."""
   parts = interval(first), interval(second)
   _, errors, degrees = np.array([part[:3] for part in parts]).T
-  return Interval(parts[0].mean - parts[1].mean, *_combined(errors, degrees), parts[0].count)
+  return Interval(parts[0].mean - parts[1].mean, *_combined(errors, degrees), parts[0].n)
 
 
 def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:

@@ -4,7 +4,7 @@
 trial, which draws an HMM.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import re
 import textwrap
 from typing import Any, NamedTuple
@@ -14,7 +14,9 @@ import pandas as pd
 import scipy.stats
 
 from experiments.analysis.statistics import holm, Interval, interval, LEVEL, percent, stratified, trend
+from experiments.settings import lists
 from experiments.settings.fields import printable
+from experiments.settings.grid import Point
 
 # The cells of a row by the headings of their columns.
 Row = dict[str, Any]
@@ -99,6 +101,19 @@ def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:
   return records
 
 
+def varied(records: pd.DataFrame) -> list[str]:
+  """The columns of fields of settings in which the records differ."""
+  return [name for name in filter(lists.is_column, records) if records[name].nunique() > 1]
+
+
+def by_place(records: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+  """The records of each distribution at each value of the fields in which they differ, with these in words."""
+  names = varied(records)
+  for key, rows in records.groupby([*names, *Point._fields], sort=False):
+    values, point = key[: len(names)], Point(*map(int, key[len(names) :]))
+    yield f'{point} {lists.text(dict(zip(names, values)))}'.strip(), rows
+
+
 def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
   """The mean of a field in each unit, indexed by `rows` and `unit`; records that lack the field are skipped."""
   known = records.dropna(subset=field).astype({field: float})
@@ -117,6 +132,13 @@ def means(
   values = by_unit(records, [*rows, *columns], field, unit)
   cells = values.groupby(level=[*rows, *columns], sort=False).agg(cell)
   return cells.unstack([*columns], sort=False) if columns else cells
+
+
+def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: Sequence[str], field: str = 'accuracy') -> pd.Series:
+  """A field of each record minus the best of `rivals` on the same `task`, its columns; NaN if there is none."""
+  best = rivals.groupby([*task])[field].max()
+  joined = records.join(best.rename('best'), on=[*task])
+  return joined[field] - joined['best']
 
 
 def paired(values: pd.DataFrame, pairs: Mapping[str, tuple[Any, Any]]) -> pd.Series:
@@ -145,18 +167,20 @@ def pooled(
   """
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
-  groups = {
-    name: of for name, of in values.groupby(level=by, sort=False) if of.groupby(level=strata).ngroups > 1
-  }
+  groups = {name: of for name, of in values.groupby(level=by, sort=False) if of.groupby(level=strata).ngroups > 1}
   if not groups:
     return pd.DataFrame()
   index = pd.MultiIndex.from_tuples([*groups], names=by)
   overall = [stratified(part for _, part in of.groupby(level=strata)) for of in groups.values()]
   trends = [trend(of.index.get_level_values(size), of) for of in groups.values()]
   correlations, p_values = np.transpose(trends)
-  return tested(pd.Series(overall, index, object), []).drop(columns='tests').assign(
-    Spearman=[format_number(value, '.2f') for value in correlations],
-    **{'p of the trend, Holm': [format_number(p_value, '.2g') for p_value in holm(pd.Series(p_values))]},
+  return (
+    tested(pd.Series(overall, index, object), [])
+    .drop(columns='tests')
+    .assign(
+      Spearman=[format_number(value, '.2f') for value in correlations],
+      **{'p of the trend, Holm': [format_number(p_value, '.2g') for p_value in holm(pd.Series(p_values))]},
+    )
   )
 
 
@@ -173,19 +197,21 @@ def tested(intervals: pd.Series, family: Sequence[str]) -> pd.DataFrame:
   else:
     corrected, sizes = holm(p_values), pd.Series(len(p_values), p_values.index)
   effects = [one.minimum_effect(LEVEL / size) for one, size in zip(intervals, sizes)]
-  return pd.DataFrame({
-    'n': [one.count for one in intervals],
-    'difference': intervals,
-    'p, Holm': [format_number(p_value, '.2g') for p_value in corrected],
-    'tests': sizes,
-    'detectable': [format_number(effect, '.1f') for effect in effects],
-  })
+  return pd.DataFrame(
+    {
+      'n': [one.n for one in intervals],
+      'difference': intervals,
+      'p, Holm': [format_number(p_value, '.2g') for p_value in corrected],
+      'tests': sizes,
+      'detectable': [format_number(effect, '.1f') for effect in effects],
+    }
+  )
 
 
 def of_interval(found: Interval) -> Row:
   """The cells of a difference that is tested alone."""
   return {
-    'n': found.count,
+    'n': found.n,
     'difference': found,
     'p': format_number(found.p_value, '.2g'),
     'detectable': format_number(found.minimum_effect(LEVEL), '.1f'),

@@ -12,7 +12,7 @@ import tempfile
 import jax
 import pandas as pd
 
-from experiments.analysis.table import as_text, format_number, Table
+from experiments.analysis.tables import as_text, format_number, Table
 from experiments.own import data
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, results

@@ -21,6 +21,7 @@ from ml_collections import config_flags
 from experiments.settings import lists as lists_lib
 from experiments.settings.fields import fields, require, SettingsError, users_program, valid_values
 from experiments.settings.lists import Lists
+from experiments.settings.plan import EndPoint
 from experiments.settings.trial import trials
 
 # The class of settings of each experiment, by its name.
@@ -310,6 +311,9 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
   as_float = lambda x: float(x) if holds_floats and type(x) is int else x
   if not isinstance(value, (list, tuple)):
     return as_float(value)
+  entry = typing.get_args(field.type)[:1]
+  if entry == (EndPoint,):
+    return tuple(_read(EndPoint, one, f'{field.name}.') for one in value)
   if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):
     return tuple(map(str.strip, ','.join(value).split(',')))
   return tuple(map(as_float, value))

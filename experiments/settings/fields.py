@@ -16,6 +16,7 @@ _BOUNDS = {
   'below': (operator.lt, 'below'),
 }
 _KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a string'}
+_GROUP = 'a group of fields'
 
 
 class SettingsError(ValueError):
@@ -81,7 +82,7 @@ def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
 def valid_values(field: dataclasses.Field) -> str:
   """The values that a field takes, in words."""
   (entry, several), allowed = _kind(field), field.metadata
-  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS[entry]
+  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS.get(entry, _GROUP)
   if entry in (int, float):
     bounds = ' and '.join(f'{_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
     valid += ', ' + bounds.replace('above 0 ', 'positive ')

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
 from experiments.settings.methods import METHODS, MODELS, NONE, WITHOUT_BERT
+from experiments.settings.plan import EndPoint
 from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
@@ -105,6 +106,9 @@ class Settings(groups.Experiment):
     may_be_empty=True,
   )
   figure: groups.FigureSettings
+  plan: tuple[EndPoint, ...] = setting(
+    'end points with their expected ranges; (): none', earlier=(), may_be_empty=True, may_repeat=True
+  )
 
   def check_fields(self) -> None:
     d, m = self.downstream, self.memory

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 import operator
+import re
 from typing import Any
 
 from experiments.settings.fields import fields, SettingsError
@@ -29,7 +30,7 @@ OF_RUNNING = (
   'time_budget',
 )
 # Fields that decide no record.
-NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
+NEVER_DECIDE = (*OF_RUNNING, 'figures', 'plan', 'pretrained')
 # Fields outside the groups that decide records; a process has one value of the last.
 _ALONE = ('seed', *GIVEN, 'model', 'own_head', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
@@ -98,6 +99,11 @@ def at(point: Mapping[str, Any]) -> Iterator[None]:
 def text(point: Mapping[str, Any]) -> str:
   """A point in words, such as 'prompt.length=5 pretrain.optimizer=muon'."""
   return ' '.join(f'{name}={value}' for name, value in point.items())
+
+
+def shown(value: Any) -> str:
+  """The value of a column in words: of given data, NAME-DIGEST, its name."""
+  return f'{value:g}' if isinstance(value, float) else re.sub('-[0-9a-f]{12}$', '', str(value))
 
 
 def is_column(name: str) -> bool:

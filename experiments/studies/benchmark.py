@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.table import Table, table
+from experiments.analysis.tables import Table, table
 from experiments.pipeline import pretraining, trial
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.table import Table, table
+from experiments.analysis.tables import Table, table
 from experiments.settings.fields import require, users_program
 from experiments.studies.settings import ExampleSettings
 from experiments.studies.study import in_parts, Row, Study
@@ -78,7 +78,7 @@ def _figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, Figu
     axes.legend(title=cell, loc='center left', bbox_to_anchor=(1, 0.5))
   axes.set_xticks(records.index, records['word'], rotation=60)
   axes.set_xlabel('words in order; each point is the posterior after its word')
-  figures_lib.set_title(figure, 'Exact posterior of the memory, word by word', records)
+  figures_lib.set_title(figure, records, 'Exact posterior of the memory, word by word')
   return {'sentence': figure}
 
 

@@ -1,13 +1,15 @@
 """The experiments of the paper's own protocol: grids of trials, with their tables and figures."""
 
-import matplotlib.figure
+from matplotlib.figure import Figure
 import pandas as pd
 
-from experiments.analysis import error_budget, grid_figures, report, statistics
-from experiments.analysis.table import Table
+from experiments.analysis import error_budget, grid_figures, grid_tables, plans
+from experiments.analysis.tables import Table
 from experiments.pipeline import checks, sweep
+from experiments.settings import config as config_lib
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS
+from experiments.settings.plan import EndPoint
 from experiments.studies.study import Study
 
 # The function that draws each figure that settings may ask for.
@@ -31,21 +33,31 @@ _OF_VALUES = {'against_fields': grid_figures.against_fields, 'forgetting': grid_
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
-  records = statistics.on_fresh_texts(records)
-  whole = report.tables(records, settings.figure.paper_overlay)
-  return whole if statistics.varied(records) else whole | error_budget.tables(records)
+  grid = grid_tables.prepared(records)
+  plan = plans.tables(_plan(settings), grid)
+  whole = plan | grid_tables.tables(grid, settings.figure.paper_overlay)
+  return whole if grid.varied else whole | error_budget.tables(grid)
 
 
-def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
+def _plan(settings: Settings) -> tuple[EndPoint, ...]:
+  """The plan on record; of records from before plans were recorded, that of the shipped config."""
+  program = config_lib.shipped(settings.experiment)
+  if settings.plan or settings.scale not in config_lib.scales(program):
+    return settings.plan
+  config = config_lib.at_scale(program, settings.scale).to_dict()
+  return config_lib.from_record(config, {settings.experiment: Settings}).plan
+
+
+def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """The figures that the settings name and the records fill; those _OF_VALUES if settings of records differ."""
-  records = statistics.on_fresh_texts(records)
-  if statistics.varied(records):
-    drawn = {name: draw(records, settings.figure) for name, draw in _OF_VALUES.items()}
-  else:
-    trained = records[[method in MAIN or METHODS[method].is_one_schedule for method in records['method']]]
-    # Other fits are only for _OF_FITS, unless there are no others.
-    shown = {name: records if name in _OF_FITS or trained.empty else trained for name in settings.figures}
-    drawn = {name: FIGURES[name](rows, settings.figure) for name, rows in shown.items()}
+  grid = grid_tables.prepared(records)
+  if grid.varied:
+    drawn = {name: draw(grid, settings.figure) for name, draw in _OF_VALUES.items()}
+    return {name: figure for name, figure in drawn.items() if figure}
+  is_trained = [method in MAIN or METHODS[method].is_one_schedule for method in records['method']]
+  # Other fits are only for _OF_FITS, unless there are no others.
+  trained = grid._replace(records=grid.records[is_trained]) if any(is_trained) else grid
+  drawn = {name: FIGURES[name](grid if name in _OF_FITS else trained, settings.figure) for name in settings.figures}
   return {name: figure for name, figure in drawn.items() if figure}
 
 

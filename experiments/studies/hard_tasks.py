@@ -4,10 +4,10 @@ import matplotlib.figure
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.statistics import by_unit, lead, mean_interval, select
-from experiments.analysis.table import format_number, Table, table
+from experiments.analysis.statistics import Interval, interval, LEVEL, stratified
+from experiments.analysis.tables import by_unit, format_number, lead, select, Table, table
 from experiments.settings.methods import METHODS
-from experiments.studies import end_points, plateau
+from experiments.studies import plateau
 from experiments.studies.settings import PlateauSettings
 
 # The plan is in docs/findings/beyond.md. Points 11 and 12 (by |H|, after the last step) and 13 (after the first) are of
@@ -63,12 +63,36 @@ def _end_points(leads: pd.DataFrame) -> list[dict[str, str]]:
 
 def _row(point: str, rows: pd.DataFrame) -> dict[str, str]:
   of = rows.iloc[0]
-  return end_points.row(point, f'lead of {METHODS[of["method"]].label}, step {of["step"]:g}', rows)
+  return row(point, f'lead of {METHODS[of["method"]].label}, step {of["step"]:g}', rows)
 
 
 def _leads(rows: pd.DataFrame) -> dict[str, str]:
-  of_method = lambda name: mean_interval(100 * by_unit(select(rows, method=name), 'lead', plateau.HMM))
+  of_method = lambda name: interval(100 * by_unit(select(rows, method=name), [], 'lead', plateau.HMM))
   return {METHODS[name].label: str(of_method(name)) for name in rows['method'].unique()}
+
+
+TITLE = (
+  'End points of the plan in points, mean ± 95% over HMMs, stratified by size, and p of t tests, not corrected. '
+  'Detectable: minimum effect with 80% power at level 0.05. A lead is over the better reader without a model on the '
+  'same task'
+)
+
+
+def _over_hmms(rows: pd.DataFrame, gain: str = 'gain') -> Interval:
+  """The mean gain, stratified by size; several records of one HMM count as one value."""
+  # Neither seeds nor processes share an HMM.
+  unit = [name for name in ('trial', 'seed', 'distribution') if name in rows]
+  return stratified(of_size.groupby(unit)[gain].mean() for _, of_size in rows.groupby('num_states'))
+
+
+def row(point: str, question: str, rows: pd.DataFrame) -> dict[str, str]:
+  """The row of an end point: over HMMs, the mean of `gain` in points, of `clear_gain` likewise if it is a column."""
+  found, sizes = _over_hmms(rows), ', '.join(map(str, sorted(rows['num_states'].unique())))
+  numbers = {'difference': str(found), 'p': format_number(found.p_value, '.2g')}
+  numbers['detectable'] = format_number(found.minimum_effect(LEVEL), '.1f')
+  if 'clear_gain' in rows:
+    numbers['without near ties'] = str(_over_hmms(rows, 'clear_gain'))
+  return {'end point': point, 'difference of': question, '|H|': sizes, 'n': str(found.n), **numbers}
 
 
 def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]:
@@ -77,7 +101,7 @@ def _tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table
   own = {'lead': table(title, plateau.by_step(leads, _leads))}
   # The plan is of another learning rate.
   if settings.scale != 'full_rate':
-    own['end_points'] = table(end_points.TITLE, _end_points(leads))
+    own['end_points'] = table(TITLE, _end_points(leads))
   return {**plateau.tables(records, settings), **own}
 
 

@@ -14,7 +14,7 @@ import sys
 import matplotlib.figure
 
 from experiments.analysis import figures
-from experiments.analysis.table import as_markdown, Table
+from experiments.analysis.tables import as_markdown, Table
 from experiments.records import files, load, results
 from experiments.runtime import exit_status
 from experiments.settings.fields import SettingsError

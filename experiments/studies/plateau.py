@@ -11,8 +11,8 @@ import pandas as pd
 import scipy.special
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.statistics import by_unit, percent, select
-from experiments.analysis.table import share, Table, table
+from experiments.analysis.statistics import percent
+from experiments.analysis.tables import by_unit, proportion, select, Table, table
 from experiments.pipeline import checks, pretraining, trial as trial_lib, tuning
 from experiments.runtime.progress import Reporter
 from experiments.settings.methods import METHODS, NONE
@@ -90,7 +90,7 @@ def tables(records: pd.DataFrame, settings: PlateauSettings) -> dict[str, Table]
     'left': table(
       'BERTs whose KL at the [MASK] is below half of the unigram gap after the last step; percent [95% interval]',
       [
-        {'|H|': str(size), 'left the plateau': share(rows.groupby('trial')['gap_share'].first() < LEFT)}
+        {'|H|': str(size), 'left the plateau': proportion(rows.groupby('trial')['gap_share'].first() < LEFT)}
         for size, rows in last.groupby('num_states')
       ],
     ),
@@ -115,7 +115,7 @@ def by_step(steps: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, str]]
   """A row for each |H| and step: KL as a share of the unigram gap, and cells of these records."""
   return [
     {'|H|': str(size), 'step': f'{step:g}', 'n': str(rows['trial'].nunique())}
-    | {'KL, % of gap': f'{100 * by_unit(rows, "gap_share", HMM).mean():.1f}'}
+    | {'KL, % of gap': f'{100 * by_unit(rows, [], "gap_share", HMM).mean():.1f}'}
     | cells(rows)
     for (size, step), rows in steps.groupby(['num_states', 'step'])
   ]
@@ -129,8 +129,11 @@ def on_bert(records: pd.DataFrame) -> pd.DataFrame:
 
 def _accuracies(rows: pd.DataFrame, form: str) -> dict[str, str]:
   """The mean accuracy of each method, and of the majority class, by their headings."""
-  cells = {METHODS[name].label: percent(select(rows, method=name), 'accuracy', HMM) for name in rows['method'].unique()}
-  cells['majority'] = percent(rows, 'majority_accuracy', HMM)
+  cells = {
+    METHODS[name].label: percent(by_unit(select(rows, method=name), [], 'accuracy', HMM))
+    for name in rows['method'].unique()
+  }
+  cells['majority'] = percent(by_unit(rows, [], 'majority_accuracy', HMM))
   return {heading: form.format(interval) for heading, interval in cells.items()}
 
 
@@ -149,7 +152,7 @@ def draw(
       means = 100 * rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
       style = figures_lib.style_of(str(method)) | dict(linestyle='', markersize=4, markerfacecolor='none')
       axes.plot(means['gap_share'], means[field], label=METHODS[str(method)].label, **style)
-    axes.axhline(100 * by_unit(of_size, level, HMM).mean(), color='0.45', linestyle='-.', label=_LABELS[level])
+    axes.axhline(100 * by_unit(of_size, [], level, HMM).mean(), color='0.45', linestyle='-.', label=_LABELS[level])
     axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
     axes.xaxis.set_inverted(True)
@@ -157,7 +160,7 @@ def draw(
   counts = steps.groupby('num_states')['trial'].nunique()
   title, counted = (
     f'{_LABELS[field].partition(" (")[0]} along pretraining',
-    figures_lib.counted(counts, 'HMMs', spread=False),
+    f'HMMs: n = {counts.min()} to {counts.max()}',
   )
   figures_lib.finish(figure, records, title.capitalize(), counted, 'a mark for each HMM and step')
   return {name: figure}

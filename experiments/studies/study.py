@@ -16,7 +16,7 @@ from experiments.analysis import figures as figures_lib
 from experiments.analysis.page import content, training
 from experiments.analysis.page.content import Report
 from experiments.analysis.page.pictures import picture
-from experiments.analysis.table import as_text, Table
+from experiments.analysis.tables import as_text, Table
 from experiments.records import environment, files, load, results
 from experiments.runtime import cache, locks, signals
 from experiments.runtime.progress import Reporter

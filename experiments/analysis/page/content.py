@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import jinja2
 import pandas as pd
 
-from experiments.analysis import statistics
 from experiments.analysis.page import origin, texts
 from experiments.analysis.page.pictures import Picture
-from experiments.analysis.table import Table, table
+from experiments.analysis.tables import Table, table, varied
 from experiments.settings import config as config_lib
 from experiments.settings.fields import printable
 from experiments.settings.grid import Point
@@ -21,7 +20,7 @@ MOST_RECORDS = 3000
 _MEANS_BY = (*Point._fields, 'part', 'model', 'method')
 _NUMBERS = ('schema_version', 'seed', 'trial', 'task')
 # Columns whose empty cells repeat the cell above.
-_REPEATED = ('contrast', 'contrast, on BERT', 'between values')
+_REPEATED = ('contrast',)
 
 
 class Report(NamedTuple):
@@ -68,7 +67,7 @@ def records_table(records: pd.DataFrame) -> Table:
   title = f'{len(records)} records'
   shown = records.loc[:, ~records.map(lambda value: isinstance(value, (dict, list))).any()]
   if len(shown) > MOST_RECORDS:
-    groups = shown.groupby([name for name in (*_MEANS_BY, *statistics.varied(shown)) if name in shown], sort=False)
+    groups = shown.groupby([name for name in (*_MEANS_BY, *varied(shown)) if name in shown], sort=False)
     means = groups.mean(numeric_only=True).drop(columns=[*_NUMBERS], errors='ignore')
     shown, title = means.assign(records=groups.size()).reset_index(), f'Means of {title}'
   differs = (shown.nunique(dropna=False) > 1) | (len(shown) == 1)

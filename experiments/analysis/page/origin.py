@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.analysis.table import Table, table
+from experiments.analysis.tables import Table, table
 from experiments.records import environment, failures, files, results
 from experiments.settings import config as config_lib, lists
 

@@ -13,7 +13,7 @@ import matplotlib.figure
 from matplotlib.ticker import FuncFormatter
 import numpy as np
 
-from experiments.analysis.table import Table, table
+from experiments.analysis.tables import Table, table
 
 # A larger SVG is shown as a PNG; more values have no place.
 _MOST_BYTES, _MOST_VALUES = 600_000, 3000

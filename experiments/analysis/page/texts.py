@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.analysis import statistics
+from experiments.analysis.tables import by_place
 from experiments.records import files
 from experiments.records.trials import TEXTS
-from experiments.settings import lists
 
 # At most so many tasks of a text, tokens at its [MASK], and distributions are shown.
 _MOST_TASKS, _MOST_TOKENS, _MOST_PLACES = 20, 10, 20
@@ -34,13 +33,13 @@ def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, list[T
     return {}
   # An id in a record, which may come from anybody, must not choose a path.
   paths, shown = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}, dict[str, list[Text]]()
-  for place, rows in statistics.by_place(records).items():
+  for place, rows in by_place(records):
     if len(shown) == _MOST_PLACES:
       break
     for name in rows['trial_id'].unique():
       # numpy raises unrelated exceptions for a damaged archive.
       with contextlib.suppress(Exception):
-        shown[f'{place.point} {lists.text(dict(place.values))}'] = [*_texts(files.read_arrays(paths[name]))]
+        shown[place] = [*_texts(files.read_arrays(paths[name]))]
         break
   return shown
 

@@ -9,9 +9,10 @@ import matplotlib
 import matplotlib.figure
 import pandas as pd
 
-from experiments.analysis import figures as figures_lib, statistics
+from experiments.analysis import figures as figures_lib
+from experiments.analysis.statistics import interval
+from experiments.analysis.tables import by_place, select
 from experiments.records import files, trials
-from experiments.settings import lists
 
 _PANELS = {'mlm_loss': 'training loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
 
@@ -26,8 +27,7 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
   for axes, (field, label) in zip(panels, _PANELS.items()):
     lines = pd.concat(found).groupby('line', sort=False)
     for (name, rows), style in zip(lines, matplotlib.rcParams['axes.prop_cycle']()):
-      samples = {float(step): values.to_numpy() for step, values in rows.groupby('step')[field]}
-      figures_lib.draw_line(axes, samples, str(name), style, interval=statistics.mean_interval)
+      figures_lib.draw_line(axes, rows.set_index('step')[field], interval, 0, label=str(name), **style)
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
   figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
   return {'training': figure}
@@ -38,9 +38,8 @@ def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> Ite
   # An id in a record, which may come from anybody, must not choose a path.
   folders = files.entries(trials.pretrained_folder(settings, workdir))
   paths = {path.name: path / 'metrics.jsonl' for path in folders}
-  of_bert = statistics.select(records, model='bert').drop_duplicates('pretraining_id')
-  for place, rows in statistics.by_place(of_bert).items():
-    line = f'{place.point} {lists.text(dict(place.values))}'.strip()
+  of_bert = select(records, model='bert').drop_duplicates('pretraining_id')
+  for line, rows in by_place(of_bert):
     for name in rows['pretraining_id']:
       with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
         metrics = pd.DataFrame(files.read_json_lines(paths[name]))

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.statistics import holm, Interval, select, stratified
-from experiments.analysis.table import format_number, Table, table
+from experiments.analysis.statistics import holm, Interval, stratified
+from experiments.analysis.tables import format_number, select, Table, table
 from experiments.studies.belief_states.measure import DESIGNS
 from experiments.studies.settings import BeliefSettings
 import hmm_jax as hj
@@ -61,7 +61,7 @@ def _tests(ends: pd.DataFrame, settings: BeliefSettings) -> Table:
   ]
   frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
   frame['ratio'] = [_ratio(mean, bound) for mean, bound in zip(means, frame['expected below'])]
-  frame['p, Holm'] = [format_number(p_value, '.2g') for p_value in holm([mean.p_value for mean in means])]
+  frame['p, Holm'] = [format_number(p_value, '.2g') for p_value in holm(pd.Series([mean.p_value for mean in means]))]
   frame['expected below'] = frame['expected below'].map('{:.3g}'.format)
   title = 'Primary end points: ratios of KL, geometric means [95% intervals over HMMs], stratified by process'
   return table(title, frame[frame['ratio'] != ''], 4)

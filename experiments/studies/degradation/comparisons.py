@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.analysis import statistics
-from experiments.analysis.table import Table, table
+from experiments.analysis.statistics import holm, interval
+from experiments.analysis.tables import select, Table, table
 from experiments.studies.degradation.problems import Condition, UNDAMAGED
 
 # Corrected p-values below this are significant.
@@ -64,13 +64,13 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
       of_theorem = rows.droplevel('theorem').reset_index()
       by_name[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, of_theorem, num_texts=1)
   by_name['mass'] = _mass_table(masses(records))
-  bert = statistics.select(records, theorem='3.6', error='bert')
+  bert = select(records, theorem='3.6', error='bert')
   return by_name if bert.empty else {**by_name, 'prompts': _prompt_table(bert)}
 
 
 def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
   """The records of the theorems' own tasks: their conditions in words, with mean KL, and accuracies in percent."""
-  own = statistics.select(records, kind='task')
+  own = select(records, kind='task')
   kl = own.groupby(CONDITION)['kl'].transform('mean')
   percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
   # The KL of the exact model to itself is 0 up to float32 rounding.
@@ -80,9 +80,9 @@ def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
 
 def masses(records: pd.DataFrame) -> pd.DataFrame:
   """Masses on H* in percent, of models with a control: a row for each (model, HMM), a column for each prompt."""
-  whole = statistics.select(records, theorem='3.6', damage='')
+  whole = select(records, theorem='3.6', damage='')
   whole = whole.assign(model=whole.apply(name_of, axis=1)).set_index(['model', 'hmm'])
-  own, control = (statistics.select(whole, kind=kind)['mass'] for kind in ('task', 'control'))
+  own, control = (select(whole, kind=kind)['mass'] for kind in ('task', 'control'))
   return 100 * pd.DataFrame(list(own), own.index).assign(control=control.str['trained']).dropna()[list(PROMPTS)]
 
 
@@ -106,7 +106,7 @@ def _mass_table(mass: pd.DataFrame) -> Table:
 
 def _prompt_table(bert: pd.DataFrame) -> Table:
   """A row for each BERT: what its prompt reaches on the theorem's task and on the control, and the masses on H*."""
-  own, control = (statistics.select(bert, kind=kind).set_index('hmm') for kind in ('task', 'control'))
+  own, control = (select(bert, kind=kind).set_index('hmm') for kind in ('task', 'control'))
   cells = pd.DataFrame({'BERT': own.index.astype(str), 'KL': own['kl'].map('{:.3f}'.format)}, own.index)
   for name, rows in (('mu on H*', own), ('mu elsewhere', control)):
     accuracy, majority = 100 * rows['accuracy'].str['trained_prompt'], 100 * rows['majority_accuracy']
@@ -121,7 +121,7 @@ def _prompt_table(bert: pd.DataFrame) -> Table:
 def _means(values: pd.DataFrame) -> pd.DataFrame:
   """Means over HMMs, the last level of the index, with their intervals."""
   groups = values.groupby(level=values.index.names[:-1], sort=False)
-  return groups.agg(lambda column: str(statistics.mean_interval(column.dropna())))
+  return groups.agg(lambda column: str(interval(column.dropna())))
 
 
 def _minus(values: pd.DataFrame, pairs: Iterable[tuple[str, str]], titles: dict[str, str]) -> pd.DataFrame:
@@ -145,8 +145,8 @@ def _tested(title: str, differences: pd.DataFrame) -> tuple[str, pd.DataFrame]:
   """The mean differences with their intervals, * if they are significant; and the title, which says when."""
   # One column; methods that a theorem does not have are dropped and make no test.
   values = differences.rename_axis(columns='pair').stack().dropna()
-  tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.mean_interval)
-  corrected = statistics.holm([test.p_value for test in tests])
+  tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(interval)
+  corrected = holm(tests.map(lambda test: test.p_value))
   cells = [f'{test}{"*" * (p_value < LEVEL)}' for test, p_value in zip(tests, corrected)]
   frame = pd.Series(cells, tests.index, str).unstack(sort=False).reindex(columns=differences.columns)
   return f'{title}; *: p < {LEVEL:g}, Holm over {len(tests)}', frame

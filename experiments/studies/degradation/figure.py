@@ -1,11 +1,10 @@
-"""The figure of the study of degradation."""
+"""The figures of the study of degradation."""
 
-from matplotlib.axes import Axes
-import matplotlib.figure
+from matplotlib.figure import Figure
 import pandas as pd
 
 from experiments.analysis import figures
-from experiments.analysis.statistics import mean_interval
+from experiments.analysis.statistics import interval
 from experiments.settings.groups import FigureSettings
 from experiments.studies.degradation.comparisons import by_hmm, masses, METHODS, PROMPTS
 
@@ -15,47 +14,50 @@ _STYLES = {
   'converged_head': figures.style_of('head'),
   'converged_prompt': figures.style_of('prompt'),
 }
+_MASS = dict(color='#CC79A7', marker='P', linestyle='none')
 
 
-@figures.styled
-def draw(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
+def draw(records: pd.DataFrame, settings: FigureSettings) -> dict[str, Figure]:
   """Accuracy against the error of the model for each theorem with several levels of it, and the mass on H*."""
   whole = by_hmm(records).query("damage == '' and error != 'short_context'")
-  lines = [rows for _, rows in whole.groupby(['theorem', 'error']) if rows['level'].nunique() > 1]
-  figure, panels = figures.panels(settings, len(lines) + 1, sharey=False)
-  for axes, rows in zip(panels, lines):
-    _draw_lines(axes, rows)
-    if axes is not panels[0]:
-      axes.sharey(panels[0])
-  panels[0].set_ylabel('test accuracy (%)')
-  _draw_masses(panels[-1], masses(records))
-  figures.finish(figure, records, 'Accuracy on a model with an error, and mass on H*')
-  return figure
-
-
-def _draw_lines(axes: Axes, rows: pd.DataFrame) -> None:
-  """A line for each method, of one theorem and kind of error."""
-  theorem, is_bert, by_level = rows['theorem'].iat[0], rows['error'].iat[0] == 'bert', rows.groupby('level')
-  for place, (name, style) in enumerate(_STYLES.items()):
-    figures.draw_line(axes, dict(iter(by_level[name])), METHODS[name].replace('\n', ' '), style, 5 * (place - 1.5))
-  figures.draw_majority(axes, dict(iter(by_level['majority'])))
-  kl = by_level['KL'].first()
-  # Zero has a place of its own on the logarithmic axis.
-  axes.set_xscale('symlog', linthresh=kl.index[0] or kl.index[1], linscale=0.6)
-  axes.set_xticks(kl.index, [f'{level:g}\n{of}' if is_bert else f'{level:g}' for level, of in kl.items()])
-  axes.minorticks_off()
-  axes.set_xlabel('steps of pretraining\n' * is_bert + 'KL(G || model) at the [MASK] (nats)')
-  axes.set_title(f'Theorem {theorem}; {figures.counted([rows["hmm"].nunique()], "HMMs")}')
-
-
-def _draw_masses(axes: Axes, mass: pd.DataFrame) -> None:
-  """A point for each prompt, of each model."""
-  style = dict(color='#CC79A7', marker='P', linestyle='none')
-  for model, rows in mass.groupby(level='model', sort=False):
-    # The axis names it, not the legend.
-    samples = {float(place): rows[name] for place, name in enumerate(PROMPTS)}
+  several = whole.groupby(['theorem', 'error'])['level'].transform('nunique') > 1
+  long = whole[several].melt(
+    ['theorem', 'error', 'level', 'KL', 'hmm', 'majority'], [*_STYLES], 'method', value_name='accuracy'
+  )
+  long = long.sort_values('level', kind='stable')
+  panel, steps = 'Theorem ' + long['theorem'], long['level'].map('{:g}'.format)
+  is_bert = long['error'] == 'bert'
+  long = long.assign(panel=panel + (', ' + long['error']).where(is_bert, ''), x=steps)
+  drawn = figures.lines(
+    long,
+    settings,
+    'Accuracy on a model with an error',
+    x='x',
+    by='method',
+    panel='panel',
+    unit=['hmm'],
+    over='HMMs',
+    source=records,
+    cell=interval,
+    style=lambda name: dict(label=METHODS[name].replace('\n', ' '), **_STYLES[name]),
+    xlabel='steps of pretraining' if is_bert.all() else 'KL(G || model) at the [MASK] (nats)',
+  )
+  mass = masses(records).stack().rename('mass').rename_axis(['model', 'hmm', 'prompt']).reset_index()
+  moved = figures.lines(
+    mass.assign(prompt=mass['prompt'].map(PROMPTS)),
+    settings,
+    'Posterior mass on H* behind each prompt',
+    x='prompt',
+    by='model',
+    panel='model',
+    field='mass',
+    unit=['hmm'],
+    over='HMMs',
+    source=records,
     # Masses read off a model's predictions may be negative.
-    figures.draw_line(axes, samples, '_mass', style, interval=mean_interval)
-    axes.set_title(f'Mass on H*, {model}; HMMs: n = {len(rows)}')
-  axes.set_xticks(range(len(PROMPTS)), list(PROMPTS.values()))
-  axes.set_ylabel('posterior mass (%)')
+    cell=interval,
+    style=lambda name: dict(label=f'_{name}', **_MASS),
+    xlabel='prompt',
+    ylabel='posterior mass (%)',
+  )
+  return {name: figure for name, figure in {'degradation': drawn, 'mass': moved}.items() if figure}

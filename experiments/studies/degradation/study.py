@@ -89,6 +89,6 @@ def _berts(
 STUDY = Study(
   in_parts(parts),
   tables,
-  figures=lambda records, settings: {'degradation': draw(records, settings.figure)},
+  figures=lambda records, settings: draw(records, settings.figure),
   check=lambda settings: pretraining.check_attention(settings.bert.model, 'bert.model'),
 )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.table import format_number, Table
+from experiments.analysis.tables import format_number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime import locks

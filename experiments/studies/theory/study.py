@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-import matplotlib.figure
+from matplotlib.figure import Figure
 import pandas as pd
 
 from experiments.analysis import figures
@@ -30,30 +30,24 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
   }
 
 
-@figures.styled
-def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matplotlib.figure.Figure]:
+def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, Figure]:
   """Accuracy of the constructions with attention by the temperature of their softmax."""
   if 'temperature' not in records:
     return {}
-  figure, (axes,) = figures.panels(settings.figure)
-  records = records.dropna(subset='temperature')
-  temperatures = sorted(records['temperature'].unique())
-  if len(temperatures) > 2:
-    axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
-  samples = lambda rows, field: {
-    temperature: 100 * values.to_numpy(float) for temperature, values in rows.groupby('temperature')[field]
-  }
-  for place, (theorem, of_theorem) in enumerate(records.groupby('theorem', sort=False)):
-    figures.draw_line(axes, samples(of_theorem, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
-  figures.draw_majority(axes, samples(records, 'majority'))
-  axes.set_xticks(temperatures, [f'{value:g}' for value in temperatures])
-  axes.minorticks_off()
-  axes.set(
-    xlabel='temperature of the softmax; 0 is the argmax of the theorems', ylabel='accuracy of the construction (%)'
+  drawn = figures.lines(
+    records.dropna(subset='temperature'),
+    settings.figure,
+    'Constructions with softmax in place of argmax',
+    x='temperature',
+    by='theorem',
+    unit=['hmm'],
+    over='HMMs of each theorem',
+    style=lambda theorem: dict(label=f'Theorem {theorem}', **_STYLES[theorem]),
+    xlabel='temperature of the softmax; 0 is the argmax of the theorems',
+    ylabel='accuracy of the construction (%)',
+    then=lambda axes, rows: figures.draw_level(axes, rows, 'majority', 'majority class'),
   )
-  count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
-  figures.finish(figure, records, 'Constructions with softmax in place of argmax', count)
-  return {'temperature': figure}
+  return {'temperature': drawn} if drawn else {}
 
 
 STUDY = Study(in_parts(parts), tables, _figures)

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.analysis.statistics import Interval, mean_interval, percent_interval
-from experiments.analysis.table import format_number, median_range, share, Table, table
+from experiments.analysis.statistics import Interval, interval, percent
+from experiments.analysis.tables import format_number, median_range, proportion, Table, table
 
 Cell = Callable[[pd.Series], str]
 
@@ -119,9 +119,9 @@ def _percent_range(values: pd.Series) -> str:
   return f'{100 * values.min():.0f} to {100 * values.max():.1f}%'
 
 
-def _mean(interval: Callable[[pd.Series], Interval]) -> Cell:
+def _mean(of: Callable[[pd.Series], Interval]) -> Cell:
   """The mean in percent or points with its 95% interval, of what is known; '' of nothing."""
-  return lambda values: str(interval(100 * values.dropna().astype(float))) if values.count() else ''
+  return lambda values: str(of(values.dropna().astype(float))) if values.count() else ''
 
 
 def _cut_off(values: pd.Series) -> str:
@@ -135,7 +135,7 @@ def _columns(cell: Cell, *fields: str) -> dict[str, tuple[str, Cell]]:
 
 
 def _outcome(name: str) -> Cell:
-  return lambda values: share(values == name)
+  return lambda values: proportion(values == name)
 
 
 _HMMS = {'HMMs': ('hmm', _of('count', 'd'))}
@@ -177,7 +177,7 @@ _TABLES = {
     {'theorem': 'theorem', 'temperature': 'temperature'},
     {
       **_HMMS,
-      **_columns(_mean(percent_interval), 'majority', 'accuracy'),
+      **_columns(_mean(percent), 'majority', 'accuracy'),
       'least of any HMM': ('accuracy', lambda values: f'{100 * values.min():.1f}'),
     },
   ),
@@ -204,7 +204,7 @@ _TABLES = {
     {'draws': 'kind', 'linear head': 'outcome', 'scored on': 'text'},
     {
       **_HMMS,
-      **_columns(_mean(percent_interval), *_ACCURACIES.values()),
+      **_columns(_mean(percent), *_ACCURACIES.values()),
       'HMMs of 3.6': ('Theorem 3.6', _of('count', 'd')),
     },
   ),
@@ -213,7 +213,7 @@ _TABLES = {
     'Certified HMMs: differences of these accuracies in points, paired over HMMs, with 95% intervals',
     2,
     {'draws': 'kind', 'scored on': 'text'},
-    _HMMS | _columns(_mean(mean_interval), *map(' - '.join, _CONTRASTS)),
+    _HMMS | _columns(_mean(lambda differences: interval(100 * differences)), *map(' - '.join, _CONTRASTS)),
   ),
   'chains': _Kind(
     'zeros',
@@ -223,9 +223,9 @@ _TABLES = {
     {
       'zeros in A': ('zeros', _of('mean', '.0%')),
       'least singular value of W, median': ('smallest_singular_value', _of('median', '.1g')),
-      '3.1, rank': ('3.1', share),
-      '3.2': ('3.2', share),
-      '3.5, epsilon': ('3.5', share),
+      '3.1, rank': ('3.1', proportion),
+      '3.2': ('3.2', proportion),
+      '3.5, epsilon': ('3.5', proportion),
       'searches for H* cut off': ('exhaustive', _cut_off),
     },
   ),
@@ -235,9 +235,9 @@ _TABLES = {
     0,
     {'M': 'size'},
     {
-      '4.2, rank': ('4.2', share),
-      '4.5, rank': ('4.5', share),
-      '4.4': ('4.4', share),
+      '4.2, rank': ('4.2', proportion),
+      '4.5, rank': ('4.5', proportion),
+      '4.4': ('4.4', proportion),
       'off the stationary law, median': ('stationarity_error', _of('median', '.1g')),
     },
   ),

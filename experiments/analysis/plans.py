@@ -1,0 +1,98 @@
+"""The end points of a plan, tested on the records of a grid."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from experiments.analysis.grid_tables import FITS, Grid
+from experiments.analysis.statistics import Interval, stratified
+from experiments.analysis.tables import of_interval, Row, select, Table, table
+from experiments.settings.grid import Point
+from experiments.settings.plan import EndPoint
+
+_TITLE = (
+  'Plan: differences in points, KL in nats, means over HMMs ± 95%, stratified by size; p of t tests, not corrected. '
+  'Detectable: with 80% power at level 0.05. Held: the interval lies in the expected range; not held: outside of it'
+)
+
+
+def tables(plan: Sequence[EndPoint], grid: Grid) -> dict[str, Table]:
+  """The table `plan`: a row for each end point that has records."""
+  rows = [row for point in plan if (row := _row(point, grid))]
+  return {'plan': table(_TITLE, rows)} if rows else {}
+
+
+def _row(point: EndPoint, grid: Grid) -> Row:
+  """The cells of an end point; none without records."""
+  found = over_hmms(differences(point, grid))
+  if not found.n:
+    return {}
+  sizes = sorted(grid.records['num_states'].unique())
+  row: Row = {
+    'end point': point.name,
+    'of': _difference(point),
+    '|H|': ', '.join(str(size) for size in sizes if size in (point.num_states or sizes)),
+    **of_interval(found),
+  }
+  if point.field == 'accuracy':
+    row['without near ties'] = over_hmms(differences(point, grid, 'clear_accuracy'))
+  bounds = {'above': point.above, 'below': point.below}
+  row['expected'] = ', '.join(f'{side} {bound:g}' for side, bounds_of in bounds.items() for bound in bounds_of)
+  return row | {'outcome': outcome(found, point) if row['expected'] else ''}
+
+
+def _difference(point: EndPoint) -> str:
+  """The first minus the second in words."""
+  first = f'{FITS[" ".join(point.first)]}: {point.field}'.removesuffix(': accuracy')
+  if not point.second:
+    return first
+  model, *methods = point.second
+  second = ' or '.join(FITS[f'{model} {method}'] for method in methods)
+  field = f': {point.second_field}' if point.second_field else ''
+  return f'{first} - {f"{point.times:g} " * (point.times != 1)}{second}{field}'
+
+
+def differences(point: EndPoint, grid: Grid, field: str = '') -> pd.Series:
+  """The difference of an end point, by distribution and HMM: the mean over the tasks that all its fits have.
+
+  Shares are in points. Several records of one HMM, such as at several values of a field, count as one.
+  """
+  records = grid.records
+  # Neither seeds nor processes share an HMM.
+  hmm = [name for name in (*Point._fields, 'trial', 'seed', 'distribution') if name in records]
+  task = [*dict.fromkeys([*hmm, *grid.varied, 'task'])]
+  if point.num_states:
+    records = records[records['num_states'].isin(point.num_states)]
+  if point.step:
+    records = records[(records['step'] == point.step) | records['step'].isna()]
+  model, method = point.first
+  value = _values(select(records, model=model, method=method), field or point.field, task)
+  if point.second:
+    model, *methods = point.second
+    others = select(records, model=model)
+    best = _values(others[others['method'].isin(methods)], field or point.second_field or point.field, task)
+    value = value - point.times * best
+  scale = 1 if point.field == 'kl_at_mask' else 100
+  return scale * value.dropna().groupby(level=hmm).mean()
+
+
+def _values(records: pd.DataFrame, field: str, task: list[str]) -> pd.Series:
+  """The largest value of a field on each task."""
+  if field not in records:
+    return pd.Series(dtype=float, index=pd.MultiIndex.from_tuples([], names=task))
+  return records.astype({field: float}).groupby(task, dropna=False)[field].max()
+
+
+def over_hmms(values: pd.Series) -> Interval:
+  """The mean over HMMs, stratified by distribution."""
+  return stratified(of_size for _, of_size in values.groupby(level=[*Point._fields]))
+
+
+def outcome(found: Interval, point: EndPoint) -> str:
+  """'held' if the interval lies in the expected range, 'not held' if it lies outside, else 'undecided'."""
+  least, most = max(point.above, default=-np.inf), min(point.below, default=np.inf)
+  low, high = found.ends
+  if least <= low and high <= most:
+    return 'held'
+  return 'not held' if high < least or low > most else 'undecided'
