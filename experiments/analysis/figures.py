@@ -70,7 +70,7 @@ def lines(
     settings: the size of the figure.
     title: of the figure.
     x: the column of places.
-    by: the column of which each value has a line, sorted.
+    by: the column of which each value has a line, in the order of the records.
     unit: the columns that name an independent unit.
     over: the word for units, in the caption.
     style: from a value of `by` to the label and the look of its line.
@@ -86,15 +86,21 @@ def lines(
   records = records.dropna(subset=field)
   if records.empty:
     return None
-  codes, values = pd.factorize(records[x], sort=records[x].dtype.kind in 'if')
+  is_number = records[x].dtype.kind in 'if'
+  codes, values = pd.factorize(records[x], sort=is_number)
+  labels = [lists.shown(value).replace('e-0', 'e-') for value in values]
+  is_long = len(labels) > 7 and max(map(len, labels)) > 4
   records = records.assign(place=codes)
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
   for axes, (value, rows) in zip(grid, groups.items()):
     _draw_lines(axes, rows, by, field, unit, cell, style)
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
-    axes.set_xticks(range(len(values)), [lists.shown(place) for place in values])
-    axes.minorticks_off()
+    axes.set_xticks(range(len(values)), labels, rotation=45 if is_long else 0)
+    if not is_number:
+      # Nothing lies between names.
+      for line in axes.lines:
+        line.set_linestyle('')
     then(axes, rows)
     axes.label_outer()
   trim_percent_ticks(grid[0].yaxis)
@@ -112,7 +118,7 @@ def _draw_lines(
   cell: Callable[[Any], Interval],
   style: Callable[[Any], Style],
 ) -> None:
-  named = records.groupby(by)
+  named = records.groupby(by, sort=False)
   # All, with their markers, within the distance of two places.
   step = min(4, 30 / len(named))
   for index, (name, rows) in enumerate(named):

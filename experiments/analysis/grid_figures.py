@@ -163,10 +163,10 @@ def controls(grid: Grid, settings: FigureSettings) -> Figure | None:
   models = sorted(records['model'].unique())
   parts = [records[is_constant | (records['model'] == model)].assign(panel=MODEL_NAMES[model]) for model in models]
   shown = pd.concat(parts).sort_values('text', kind='stable')
-  parts = [rows.assign(panel=f'{text} text, ' + rows['panel']) for text, rows in shown.groupby('text')]
+  shown = shown.assign(panel=shown['text'] + ' text, ' + shown['panel'], text='')
   more: dict[str, Any] = dict(panel='panel', columns=len(models))
   title = 'Attention beside its controls'
-  return _against(grid, pd.concat(parts), settings, title, 'joint_states', _JOINT_STATES, **more)
+  return _against(grid, shown, settings, title, 'joint_states', _JOINT_STATES, **more)
 
 
 def memory_cells(grid: Grid, settings: FigureSettings) -> Figure | None:

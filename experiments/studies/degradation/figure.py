@@ -25,14 +25,14 @@ def draw(records: pd.DataFrame, settings: FigureSettings) -> dict[str, Figure]:
     ['theorem', 'error', 'level', 'KL', 'hmm', 'majority'], [*_STYLES], 'method', value_name='accuracy'
   )
   long = long.sort_values('level', kind='stable')
-  panel, steps = 'Theorem ' + long['theorem'], long['level'].map('{:g}'.format)
+  panel = 'Theorem ' + long['theorem']
   is_bert = long['error'] == 'bert'
-  long = long.assign(panel=panel + (', ' + long['error']).where(is_bert, ''), x=steps)
+  long = long.assign(panel=panel + (', ' + long['error'].str.upper()).where(is_bert, ''))
   drawn = figures.lines(
     long,
     settings,
     'Accuracy on a model with an error',
-    x='x',
+    x='level',
     by='method',
     panel='panel',
     unit=['hmm'],
