@@ -26,6 +26,8 @@ from experiments.settings.methods import METHODS
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
+# A mean that no line joins to others.
+_BAR: dict[str, Any] = dict(marker='_', markersize=25)
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 # A label and the keywords of `Axes.plot`.
@@ -97,16 +99,22 @@ def lines(
     _draw_lines(axes, rows, by, field, unit, cell, style)
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(range(len(values)), labels, rotation=45 if is_long else 0)
-    if not is_number:
-      # Nothing lies between names.
-      for line in axes.lines:
-        line.set_linestyle('')
     then(axes, rows)
+    if not is_number:
+      _separate(axes)
     axes.label_outer()
   trim_percent_ticks(grid[0].yaxis)
   counts = by_unit(records, [panel or by, by, 'place'], field, unit).groupby(level=[0, 1, 2]).size()
   finish(figure, records if source is None else source, title, counted(counts, over))
   return figure
+
+
+def _separate(axes: Axes) -> None:
+  """Leave the marks of lines alone, for nothing lies between names."""
+  for line in axes.lines:
+    line.set_linestyle('')
+    if not line.get_marker():
+      line.set(**_BAR)
 
 
 def _draw_lines(
@@ -163,8 +171,9 @@ def move(axes: Axes, artists: Iterable[Any], points: float) -> None:
 def draw_level(axes: Axes, records: pd.DataFrame, field: str, label: str, dash: str = '-.') -> None:
   """A grey line through the mean of a share in percent at each place; a bar if there is one place."""
   means = 100 * records.astype({field: float}).groupby('place')[field].mean()
-  marker = '_' if len(means) == 1 else ''
-  axes.plot(means, color='0.45', marker=marker, markersize=25, linestyle=dash, linewidth=1.4, label=label)
+  (line,) = axes.plot(means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
+  if len(means) == 1:
+    line.set(**_BAR)
 
 
 def style_of(method: str) -> Style:

@@ -183,7 +183,9 @@ def against_fields(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against a field in which settings differ, of numbers if there is one; a panel for each value of others."""
   is_number = {name: name != 'seed' and grid.records[name].dtype.kind in 'if' for name in grid.varied}
   first, *others = sorted(grid.varied, key=lambda name: (not is_number[name], -grid.records[name].nunique()))
-  rest = [*others, *(name for name in ('memory_size', 'num_cells', 'num_states') if grid.records[name].nunique() > 1)]
+  # A process has its sizes.
+  sizes = [] if first == 'distribution' else ['memory_size', 'num_cells', 'num_states']
+  rest = [*others, *(name for name in sizes if grid.records[name].nunique() > 1)]
   records = grid.records.sort_values(rest, kind='stable') if rest else grid.records
   records = records.assign(**{name: records[name].map(lists.shown) for name in grid.varied if not is_number[name]})
   titles = [f'{grid_tables.HEADINGS.get(name, name)} = ' + records[name].map(lists.shown) for name in rest]

@@ -185,7 +185,7 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
 def _with_headings(frame: pd.DataFrame) -> pd.DataFrame:
   """The frame with headings for names of columns; 'MODEL METHOD' has the two below each other."""
   frame = frame.rename_axis(index=HEADINGS)
-  return frame.rename(columns=lambda name: FITS.get(name, name).replace(', ', '\n', 1) if name in FITS else name)
+  return frame.rename(columns={fit: '\n'.join(name.rsplit(', ', 1)) for fit, name in FITS.items()})
 
 
 def _accuracy(grid: Grid, chosen: pd.Series) -> pd.DataFrame:
@@ -195,7 +195,7 @@ def _accuracy(grid: Grid, chosen: pd.Series) -> pd.DataFrame:
     return pd.DataFrame(index=pd.MultiIndex.from_tuples([], names=grid.rows))
   cells = means(records, grid.rows, 'accuracy', grid.unit, columns=['fit'])
   counts = records.groupby(grid.rows, sort=False)[grid.unit].nunique().set_axis(['n'], axis=1)
-  return counts.join(cells[[fit for fit in FITS if fit in cells]].fillna(''))
+  return counts.join(cells[[fit for fit in FITS if fit in cells]])
 
 
 def _shares(grid: Grid) -> pd.DataFrame:
@@ -211,7 +211,7 @@ def _shares(grid: Grid) -> pd.DataFrame:
   ):
     distances = select(grid.records, model=model).dropna(subset=field).groupby(grid.rows, sort=False)[field].mean()
     cells[heading] = distances.astype(float).map('{:.3f}'.format)
-  return cells.fillna('')
+  return cells
 
 
 def _controls(grid: Grid) -> pd.DataFrame:
@@ -225,7 +225,7 @@ def _controls(grid: Grid) -> pd.DataFrame:
   for model in _CONTROLS:
     distances = select(records, model=model).groupby(grid.rows, sort=False)['kl_at_mask'].mean()
     cells[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = distances.astype(float).map('{:.3f}'.format)
-  return cells.fillna('')
+  return cells
 
 
 def _names(pairs: Collection[tuple[str, str]]) -> dict[str, tuple[str, str]]:
@@ -332,12 +332,11 @@ def _lead(grid: Grid) -> pd.DataFrame:
     return pd.DataFrame()
   records = records.assign(lead=100 * lead(records, rivals, grid.tasks))
   cells = means(records, grid.rows, 'lead', grid.unit, interval, ['fit'])
-  return cells[[fit for fit in FITS if fit in cells]].fillna('')
+  return cells[[fit for fit in FITS if fit in cells]]
 
 
 def _head_sizes(grid: Grid) -> pd.DataFrame:
-  known = grid.records.dropna(subset='head_size')
-  if known.empty:
+  if 'head_size' not in grid.records or (known := grid.records.dropna(subset='head_size')).empty:
     return pd.DataFrame()
   medians = known.groupby([*grid.rows, 'fit'], sort=False)['head_size'].median().unstack(sort=False)
   return medians[[fit for fit in FITS if fit in medians]].map('{:.1g}'.format)
@@ -364,4 +363,4 @@ def _moved(grid: Grid) -> pd.DataFrame:
     parts.append(cells.set_axis([f'{FITS[fit]}\n{kind}' for fit in cells], axis=1))
   cells = pd.concat(parts, axis=1)
   cells['any'] = means(grid.records, grid.rows, 'tv_movable', grid.unit)
-  return cells.fillna('')
+  return cells

@@ -161,7 +161,8 @@ def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
   The p-value is of a two-sided permutation test: exact for up to eight units, else from 50,000 random orders of a fixed
   seed. Both are NaN for fewer than three units, a missing value, or a constant.
   """
-  ranks = pd.DataFrame({'size': np.asarray(sizes), 'value': np.asarray(values)}).rank()
+  # Values that differ by rounding are ties.
+  ranks = pd.DataFrame({'size': np.asarray(sizes), 'value': np.round(np.asarray(values, float), 9)}).rank()
   # A constant has no ranks to permute.
   if len(ranks) < 3 or ranks.isna().any(axis=None) or (ranks.nunique() < 2).any():
     return np.nan, np.nan

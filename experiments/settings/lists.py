@@ -19,18 +19,19 @@ Lists = dict[str, tuple[Any, ...]]
 
 # Fields that name files, each NAME-DIGEST once they are read.
 GIVEN = ('distribution', 'corpus_file', 'pretrained_from')
-# Fields of running.
+# Fields of running and showing.
 OF_RUNNING = (
   'compilation_cache',
   'debug_nans',
   'distributed',
   'figure',
   'keep_checkpoints',
+  'plan',
   'shown_texts',
   'time_budget',
 )
 # Fields that decide no record.
-NEVER_DECIDE = (*OF_RUNNING, 'figures', 'plan', 'pretrained')
+NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records; a process has one value of the last.
 _ALONE = ('seed', *GIVEN, 'model', 'own_head', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')

@@ -6,11 +6,10 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import error_budget, statistics
-from experiments.analysis.page.pictures import picture
+from experiments.analysis import error_budget, grid_tables
 from experiments.settings.grid import Point
 
-HEAD, *_ = error_budget.WAYS.values()
+HEAD = error_budget.WAYS['linear head']
 FOUR_STATES = Point(4)
 # Accuracies in percent of a way's stages, by task of each of three HMMs; the last is above the one before in one HMM.
 LEVELS = [[(90, 85, 80, 79), (94, 89, 84, 83)], [(92, 85, 81, 80), (92, 87, 83, 82)], [(93, 88, 83, 84)]]
@@ -26,49 +25,49 @@ def _records(way, levels, most=(), point=FOUR_STATES):
   if way is HEAD:
     levels = [[(*values[:3], *values[2:]) for values in tasks] for tasks in levels]
   return [
-    record(point, model, method, value / 100, trial=trial, task=task)
-    | ({'accuracy_at_most': (most[trial][task] if most else value) / 100} if method == 'head_best' else {})
+    record(point, *fit.split(), value / 100, trial=trial, task=task)
+    | ({'accuracy_at_most': (most[trial][task] if most else value) / 100} if fit == 'exact head_best' else {})
     for trial, tasks in enumerate(levels)
     for task, values in enumerate(tasks)
-    for (_, model, method), value in zip(way, values)
+    for fit, value in zip(way.values(), values)
   ]
+
+
+def _grid(records):
+  return grid_tables.prepared(frame(records))
+
+
+def _losses(records, way=HEAD):
+  return error_budget.losses(_grid(records), 'vanilla', way)
 
 
 def test_steps_are_means_of_hmms_with_t_intervals():
   """Each step is the mean over HMMs of means over tasks, and starts where the last one ended; gains are negative."""
-  records = frame(_records(HEAD, LEVELS, MOST))
+  found = _losses(_records(HEAD, LEVELS, MOST))
   expected = [[8, 8, 7], [5, 6, 5], [5, 4, 5], [0, 0, 0], [1, 1, -1]]
-  levels, with_bound = error_budget.levels(records, HEAD)
-  for lost, values in zip(error_budget.lost(levels), expected, strict=True):
+  np.testing.assert_allclose(found.found.to_numpy().T, expected, atol=1e-12)
+  for values, (_, lost) in zip(expected, found.found.items(), strict=True):
     low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval()
-    np.testing.assert_allclose([*lost.values, lost.mean, lost.half_width], [*values, np.mean(values), (high - low) / 2])
-  np.testing.assert_allclose(levels, 100 - np.cumsum([[0, 0, 0], *expected], axis=0).T)
-  bound, after, *_ = error_budget.lost(with_bound)
-  np.testing.assert_allclose([bound.values, after.values], [[4, 4, 3], [9, 10, 9]])
+    interval = found.over_hmms(lost)
+    np.testing.assert_allclose([interval.mean, interval.half_width], [np.mean(values), (high - low) / 2], atol=1e-12)
+  bound, after, *_ = found.proven.to_numpy().T
+  np.testing.assert_allclose([bound, after], [[4, 4, 3], [9, 10, 9]])
 
 
-@pytest.mark.parametrize(
-  ('points', 'heading', 'labels'),
-  [
-    ([Point(4), Point(8)], '|H|', ['4', '8']),
-    ([Point(4, 3, 1), Point(4, 3, 2)], 'N', ['1', '2']),
-    ([Point(4, 2, 1), Point(4, 3, 1)], '|M|', ['2', '3']),
-  ],
-)
-def test_a_row_is_named_by_the_size_in_which_distributions_differ(points, heading, labels):
-  records = frame([row for point in points for row in _records(HEAD, LEVELS, MOST, point)])
-  (budget,) = error_budget.tables(records).values()
-  assert budget.frame[heading].tolist() == [*labels, 'all']
+def test_a_row_stands_for_a_distribution_and_one_for_all():
+  points = [Point(4, 3, 1), Point(4, 3, 2)]
+  records = [row for point in points for row in _records(HEAD, LEVELS, MOST, point)]
+  (budget,) = error_budget.tables(_grid(records)).values()
+  assert budget.frame['N'].tolist() == ['1', '2', ''] and budget.frame['n'].tolist() == ['3', '3', '6']
 
 
 def test_a_stage_that_is_missing_takes_its_tasks_with_it():
   """A task without one of the stages is skipped; without any task there is neither table nor figure."""
   records = _records(HEAD, LEVELS)
-  without = frame([r for r in records if r['method'] != 'head_best'])
+  without = _grid([r for r in records if r['method'] != 'head_best'])
   assert error_budget.figure(without, figure_settings()) is None and not error_budget.tables(without)
   unpaired = [r for r in records if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
-  *_, optimisation = error_budget.levels(frame(unpaired), HEAD)[0].iloc[0]
-  assert optimisation == pytest.approx(79)
+  assert 100 - _losses(unpaired).found.iloc[0].sum() == pytest.approx(79)
 
 
 def _even(*levels):
@@ -94,8 +93,7 @@ def _even(*levels):
 )
 def test_the_largest_loss_is_significant_by_paired_intervals(levels, most, expected):
   """It is above 0 and above all others over the HMMs, whatever the best head is within its bracket."""
-  records = _records(HEAD, levels, most and [[most]] * len(levels))
-  loss, p_value = error_budget.largest_loss(HEAD, *error_budget.levels(frame(records), HEAD))
+  loss, p_value = error_budget.largest(_losses(_records(HEAD, levels, most and [[most]] * len(levels))))
   assert (loss if p_value < 0.05 else None) == expected
 
 
@@ -103,26 +101,26 @@ def test_the_largest_loss_is_significant_for_all_sizes_and_budgets_together():
   """Losses of p = 0.03 at one size are not significant beside those of a second size and of the prompt."""
   uneven = [[(100, 100, value, value - 1)] for value in (94, 88, 90.5)]
   alone = _records(HEAD, uneven, [(100,)] * 3)
-  _, p_value = error_budget.largest_loss(HEAD, *error_budget.levels(frame(alone), HEAD))
+  _, p_value = error_budget.largest(_losses(alone))
   assert 0.025 < p_value < 0.05
   largest = lambda records: [
-    row for one in error_budget.tables(frame(records)).values() for row in one.frame['largest']
+    row for one in error_budget.tables(_grid(records)).values() for row in one.frame['largest']
   ]
   assert largest(alone) == ['approximation']
-  *_, prompt = error_budget.WAYS.values()
-  assert largest(alone + _records(prompt, [[(90, 85)], [(99, 98)], [(80, 70)]])) == ['not significant'] * 2
+  prompts = _records(error_budget.WAYS['prompt'], [[(90, 85)], [(99, 98)], [(80, 70)]])
+  assert largest(alone + prompts) == ['not significant'] * 2
 
 
 def test_the_best_head_counts_on_texts_that_it_was_not_fitted_to():
   """Its test accuracy is replaced by that on validation texts, and no other method's."""
   records = frame([row | {'validation_accuracy': 0.5} for row in _records(HEAD, LEVELS, MOST)])
-  fresh, is_best = statistics.on_fresh_texts(records), records['method'] == 'head_best'
+  fresh, is_best = grid_tables.prepared(records).records, records['method'] == 'head_best'
   assert (fresh['accuracy'][is_best] == 0.5).all()
   assert (fresh['accuracy'] == records['accuracy'])[~is_best].all()
 
 
 def test_conditioning_draws_a_line_a_size():
-  """The mean over HMMs at each ridge, on its model, and at each size of noise."""
+  """The mean over HMMs at each ridge, on its model, and at each size of noise; ridges in their order."""
   along = lambda value: [[1.0, value], [0.1, 0.5]]
   records = [
     record(Point(size), model, 'head_whitened', 0.5, trial=trial)
@@ -130,9 +128,9 @@ def test_conditioning_draws_a_line_a_size():
     for size, trial in ((4, 0), (4, 1), (8, 0))
     for model, value in (('exact', 0.9), ('bert', 0.7))
   ]
-  panels = error_budget.conditioning(frame(records), figure_settings()).axes
-  drawn = [[line.get_xydata().tolist() for line in axes.lines] for axes in panels]
-  expected = [[[[1, first], [0.1, 50]] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
+  panels = error_budget.conditioning(_grid(records), figure_settings()).axes
+  drawn = [[line.get_ydata() for line in axes.lines if str(line.get_label())[0] != '_'] for axes in panels]
+  expected = [[[50, first] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
   np.testing.assert_allclose(drawn, expected)
 
 
@@ -140,19 +138,18 @@ def test_hmms_of_all_sizes_are_units_together():
   """A loss too uneven within each size of three HMMs is significant over twelve; the interval is stratified."""
   uneven = [[(100, 100, 92 + 3 * trial, 91 + 3 * trial)] for trial in range(3)]
   records = [r for size in (4, 8, 10, 30) for r in _records(HEAD, uneven, [(100,)] * 3, Point(size))]
-  (budget,) = error_budget.tables(frame(records)).values()
-  rows = budget.frame
-  assert list(rows['n']) == ['3'] * 4 + ['12']
-  assert list(rows['largest']) == ['not significant'] * 4 + ['approximation']
+  (budget,) = error_budget.tables(_grid(records)).values()
+  assert list(budget.frame['n']) == ['3'] * 4 + ['12']
+  assert list(budget.frame['largest']) == ['not significant'] * 4 + ['approximation']
 
 
 def test_the_figure_floats_each_step_between_its_stages():
-  """A bar ends at its stage; beside it, a gain too, stands its change with the interval of that."""
-  records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
-  levels, _ = error_budget.levels(records, HEAD)
-  drawn = picture('budget', error_budget.figure(records, figure_settings()), b'', b'')
-  values = drawn.values.frame.set_index('line')
-  for step, ((name, *_), lost) in enumerate(zip(HEAD, error_budget.lost(levels)), 1):
-    interval = '[{:.4g}, {:.4g}]'.format(*0 - lost.ends[::-1])
-    expected = [f'{levels[step].mean():.4g}', f'{0 - lost.mean:+.4g}', interval]
-    assert values.loc[name, ['test accuracy (%)', 'change', '95% interval']].tolist() == expected
+  """A bar reaches from the stage before to its own; a gain is hollow."""
+  found = _losses(records := _records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
+  (axes,) = error_budget.figure(_grid(records), figure_settings()).axes
+  bars = [bar for bar in axes.patches if np.isfinite(bar.get_height())]
+  ends = 100 - np.cumsum(found.found.mean().to_numpy())
+  starts = np.array([100, *ends[:-1]])
+  for bar, start, end in zip(bars, starts, ends, strict=True):
+    np.testing.assert_allclose([bar.get_y(), bar.get_y() + bar.get_height()], [end, start])
+    assert (tuple(bar.get_facecolor()) == (1, 1, 1, 1)) == (end > start)

@@ -18,39 +18,52 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import figures, grid_figures
-from experiments.analysis.page.pictures import picture
+from experiments.analysis import figures, grid_figures, grid_tables
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.studies import grids
 
-MODELS = ('pretrained BERT', 'exact G')
+WITH_PAPER = dataclasses.replace(figure_settings(), paper_overlay=True)
 
 
-def _drawn(draw, records):
-  """The figure, its only panel, the lines of that by label, and the text of the x ticks and of the legend."""
-  figure = draw(frame(records), figure_settings())
+def _figure(draw, records, settings=figure_settings()):  # noqa: B008
+  return draw(grid_tables.prepared(frame(records)), settings)
+
+
+def _drawn(draw, records, settings=figure_settings()):  # noqa: B008
+  """The figure, its only panel, and the lines of that by label."""
+  figure = _figure(draw, records, settings)
   (axes,) = figure.axes
-  texts = [[text.get_text() for text in of] for of in (axes.get_xticklabels(), figure.legends[0].get_texts())]
-  return figure, axes, lines_by_label(axes), *texts
+  return figure, axes, lines_by_label(axes)
 
 
-def test_the_left_figure_draws_the_means_of_the_records():
-  """The line of a method passes through its mean accuracies, in percent, at |H|."""
-  _, _, lines, ticks, legend = _drawn(grid_figures.figure_3_left, prompt_records())
-  assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
+def _texts(texts):
+  return [text.get_text() for text in texts]
+
+
+def _bars(axes):
+  """The ends of every interval that is drawn."""
+  of_lines = [bar for container in axes.containers for bar in container.lines[2]]
+  ends = [segment[:, 1] for bar in of_lines for segment in bar.get_segments() if len(segment)]
+  return [list(both) for both in ends if np.isfinite(both).all()]
+
+
+def test_a_line_passes_through_the_means_of_the_records():
+  """In percent, at sizes that stand at equal distances."""
+  figure, axes, lines = _drawn(grid_figures.figure_3_left, prompt_records())
+  assert lines['head, BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
   assert lines['prompt, exact G'].get_ydata() == pytest.approx([95.0, 92.0, 82.0])
-  assert list(lines['majority class'].get_xdata()) == [4, 10, 30] and ticks == ['4', '10', '30']
-  assert len(legend) == 5
+  assert list(lines['majority class'].get_xdata()) == [0, 1, 2] and _texts(axes.get_xticklabels()) == ['4', '10', '30']
+  assert len(figure.legends[0].get_texts()) == 5
 
 
 def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   """The second has a line for each size, in percent by the number of tokens that are kept."""
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
-  _, _, lines, *_ = _drawn(grid_figures.figure_3_left, table_records() + untrained)
+  _, _, lines = _drawn(grid_figures.figure_3_left, table_records() + untrained)
   assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
-  assert 'prompt, pretrained BERT' in lines and not any('exact G' in label for label in lines)
-  _, _, lines, *_ = _drawn(grid_figures.nearest_tokens, table_records())
+  assert 'prompt, BERT' in lines and not any('exact G' in label for label in lines)
+  _, _, lines = _drawn(grid_figures.nearest_tokens, table_records())
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 
 
@@ -59,18 +72,17 @@ def test_the_forgetting_curve_has_a_line_for_each_size():
   rows = [
     row | {'distribution': f'ginc_{number}', 'forgetting': [1, 1, number, 1, 0.75]}
     for row in prompt_records()
-    for number in (0, 1, 1)
+    for number in (0, 1)
   ]
-  records = frame([*rows, rows[0] | {'forgetting': None}])
+  records = frame([*rows, rows[0] | {'task': 9, 'forgetting': None}])
   shown = grids.figures(records, types.SimpleNamespace(figure=figure_settings()))
-  lines = lines_by_label(shown['forgetting'].axes[0])
+  axes = shown['forgetting'].axes[0]
   assert shown['forgetting'].get_suptitle().endswith('HMMs: n = 2, each a dot')
-  assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[2, 50], [4, 75]])) and 'against_fields' in shown
-  # Trials of one process share its HMM; two laws of HMMs have no common line.
-  (alone,) = grid_figures.forgetting(records[records['distribution'] == 'ginc_1'], figure_settings()).axes
-  assert 'n = 1' in alone.figure.get_suptitle()
+  assert lines_by_label(axes)['|H|=30'].get_ydata() == pytest.approx([50, 75])
+  assert _texts(axes.get_xticklabels()) == ['2', '4'] and 'against_fields' in shown
+  # Two laws of HMMs have no common line.
   differ = records.assign(**{'hmm.emission_temperature': np.arange(len(records)) % 2})
-  assert grid_figures.forgetting(differ, figure_settings()) is None
+  assert _figure(grid_figures.forgetting, differ) is None
 
 
 def test_the_overview_names_its_lines_where_they_end():
@@ -78,15 +90,13 @@ def test_the_overview_names_its_lines_where_they_end():
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
   without = [row for row in table_records() if row['model'] == 'none']
   records = frame(prompt_records() + untrained + without)
-  figure = grid_figures.overview(records, figure_settings())
-  (axes,) = figure.axes
-  names = [text.get_text() for text in axes.texts]
-  assert names == ['head, pretrained BERT', 'prompt, pretrained BERT', 'table of tokens, no model']
+  figure, axes, _ = _drawn(grid_figures.overview, records)
+  assert _texts(axes.texts) == ['head, BERT', 'prompt, BERT', 'table of tokens, no model']
   figure.draw_without_rendering()
   boxes = [text.get_window_extent() for text in axes.texts]
   assert all(low.y1 <= high.y0 for low, high in itertools.pairwise(boxes)) and not figure.legends
   assert all(axes.get_window_extent().x1 - 40 < box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
-  assert grid_figures.overview(records[records['num_states'] == 4], figure_settings()) is None
+  assert _figure(grid_figures.overview, records[records['num_states'] == 4]) is None
 
 
 def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies():
@@ -99,27 +109,13 @@ def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies
 
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line per model, at its number of joint states."""
-  _, _, lines, ticks, legend = _drawn(grid_figures.figure_3_right, memory_records())
+  figure, axes, lines = _drawn(grid_figures.figure_3_right, memory_records())
   assert lines['memory: attention, exact G'].get_ydata() == pytest.approx([96, 95, 93])
   vanilla = np.array([82, 78, 70]) + 100 * 0.02 * 5 / 3
   assert lines['vanilla: head, exact G'].get_ydata() == pytest.approx(vanilla)
   # BERT has no record beside the largest memory, and the line stops before it.
-  assert lines['vanilla: head, pretrained BERT'].get_ydata() == pytest.approx(vanilla[:2])
-  assert ticks == ['8', '12', '20'] and len(legend) == 6
-
-
-def test_one_size_is_a_dot_plot():
-  """A row for each fit with its interval, the paper's point in that of its fit, and the majority through all rows."""
-  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
-  figure = grid_figures.figure_3_left(frame(prompt_records(num_trials=5)).query('num_states == 10'), settings)
-  # Line, accuracy, row unless the line is its name, interval.
-  *fits, majority, _, paper = picture('dots', figure, b'', b'').values.frame.to_numpy().tolist()
-  assert [row[1] for row in fits[:4]] == ['77.8', '87.8', '79.8', '92.8'] and fits[3][::2] == ['prompt, exact G', '']
-  ends = scipy.stats.t.interval(0.95, 4, 77.8, scipy.stats.sem([0, 1, 2, 0, 1]))
-  assert fits[0][3] == '[{:.4g}, {:.4g}]'.format(*ends)
-  assert majority == ['majority class', '60', 'prompt, exact G', '']
-  assert paper == ['prompt, the paper (BERT-base on more text; digitised)', '93', 'prompt, pretrained BERT', '']
-  assert len(figure.legends[0].get_texts()) == 3
+  assert lines['vanilla: head, BERT'].get_ydata() == pytest.approx(vanilla[:2])
+  assert _texts(axes.get_xticklabels()) == ['8', '12', '20'] and len(figure.legends[0].get_texts()) == 6
 
 
 def test_a_bag_of_words_stands_beside_attention_on_each_model():
@@ -128,9 +124,28 @@ def test_a_bag_of_words_stands_beside_attention_on_each_model():
     record(Point(4, 2, 1), model, method, 0.6)
     for model, method in (('bert', 'attention'), ('exact', 'attention'), ('exact', 'attention_constant'))
   ]
-  figure = grid_figures.controls(frame(rows), figure_settings())
-  assert [{'attention', 'attention on constant G'} <= set(lines_by_label(axes)) for axes in figure.axes] == [True, True]
-  assert grid_figures.controls(frame(rows[:2]), figure_settings()) is None
+  figure = _figure(grid_figures.controls, rows)
+  of_panels = [set(lines_by_label(axes)) for axes in figure.axes]
+  assert ['attention on constant G, exact G' in labels for labels in of_panels] == [True, True]
+  assert ['attention, BERT' in labels for labels in of_panels] == [True, False]
+  assert _figure(grid_figures.controls, rows[:2]) is None
+
+
+def test_accuracies_stand_against_the_field_of_numbers():
+  """A panel for each value of another field and each size; names are joined by no line."""
+  rows = [
+    row | {'prompt.length': length, 'prompt.init': init}
+    for row in prompt_records()
+    for length in (1, 20, 5)
+    for init in ('uniform', 'vocabulary')
+  ]
+  figure = _figure(grid_figures.against_fields, rows)
+  titles = [axes.get_title() for axes in figure.axes]
+  assert titles == [f'prompt.init = {init}, |H| = {size}' for init in ('uniform', 'vocabulary') for size in (4, 10, 30)]
+  assert _texts(figure.axes[3].get_xticklabels()) == ['1', '5', '20']
+  names = [row | {'prompt.init': init} for row in prompt_records() for init in ('uniform', 'vocabulary')]
+  named = _figure(grid_figures.against_fields, names).axes[0]
+  assert {line.get_linestyle() for line in named.lines} == {'None'}
 
 
 @pytest.mark.parametrize(
@@ -138,29 +153,26 @@ def test_a_bag_of_words_stands_beside_attention_on_each_model():
 )
 def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
   """A dot is an independent value; the caption counts these."""
-  figure, axes, *_ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials))
+  figure, axes, _ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials))
   assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}'
   dots = [each for line in axes.lines if line.get_marker() == '.' for each in np.split(line.get_ydata(), 3)]
-  of_lines = [bar for container in axes.containers for bar in container.lines[2]]
-  bars = [list(segment[:, 1]) for bar in of_lines for segment in bar.get_segments()]
-  assert (len(dots), len(bars)) == ((12, 0) if num_trials < 5 else (0, 12))
+  bars = _bars(axes)
+  assert (len([each for each in dots if len(each)]), len(bars)) == ((12, 0) if num_trials < 5 else (0, 12))
   # The record of the head on BERT at the largest size.
   values = [67, 68, 69, 67, 68][:num_trials]
   interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
-  assert pytest.approx(values if dots else interval) in dots + bars
+  assert any(len(each) and each == pytest.approx(values if num_trials < 5 else interval) for each in dots + bars)
 
 
 def test_nothing_is_clipped():
   """The limits hold every mark and interval, and no interval or tick is past 100 percent."""
   wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]
-  figure, axes, *_ = _drawn(grid_figures.figure_3_left, wide)
+  figure, axes, _ = _drawn(grid_figures.figure_3_left, wide)
   figure.draw_without_rendering()
   points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
   # The mark of |H| = |X| runs from edge to edge.
   assert all(axes.bbox.padded(1).contains(*point) for point in points)
-  bars = [bar for container in axes.containers for bar in container.lines[2]]
-  tops = [segment[1][1] for bar in bars for segment in bar.get_segments()]
-  assert max(axes.get_yticks()) <= max(tops) == 100 < axes.get_ylim()[1]
+  assert max(axes.get_yticks()) <= max(top for _, top in _bars(axes)) == 100 < axes.get_ylim()[1]
 
 
 @pytest.mark.parametrize(('num_panels', 'length'), [(1, 10), (1, 60), (2, 10), (2, 34), (2, 70)])
@@ -177,7 +189,7 @@ def test_a_legend_is_as_wide_as_fits(num_panels, length):
 
 
 def test_title_caption_and_panels_stand_below_each_other():
-  figure, axes, *_ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials=5))
+  figure, axes, _ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials=5))
   figure.draw_without_rendering()
   boxes = [text.get_window_extent() for text in (*figure.texts, *axes.texts)]
   assert figure.texts[0].get_text() == 'Test accuracy by number of hidden states'
@@ -186,23 +198,27 @@ def test_title_caption_and_panels_stand_below_each_other():
 
 
 def test_lines_beside_neighbouring_sizes_do_not_mix():
-  """Though 10 and 11 are closer than 11 and 30: all nine lines at a size lie left of all at the next."""
+  """Though 10 and 11 are closer than 11 and 30: all eight lines at a size lie left of all at the next."""
   sizes = {4: 10, 10: 11, 30: 30}
   rows = [row | {'num_states': sizes[row['num_states']]} for row in prompt_records()]
-  rows += [row | {'model': model} for row in rows for model in ('own', 'other_bert')]
-  _, axes, lines, *_ = _drawn(grid_figures.figure_3_left, rows)
-  axes.figure.draw_without_rendering()
-  drawn = [line for label, line in lines.items() if label[0] != '_']
+  rows += [row | {'model': {'bert': 'own', 'exact': 'other_bert'}[row['model']]} for row in rows]
+  figure, axes, lines = _drawn(grid_figures.figure_3_left, rows)
+  figure.draw_without_rendering()
+  drawn = [line for label, line in lines.items() if label[0] != '_' and label != 'majority class']
   places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in drawn])
-  assert len(places) == 9 and (places[:, :-1].max(0) < places[:, 1:].min(0)).all()
+  assert len(places) == 8 and (places[:, :-1].max(0) < places[:, 1:].min(0)).all()
 
 
-def test_points_of_the_paper_have_markers_of_no_method():
-  """In grey, too, they are told from hollow points of ours."""
-  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
-  lines = lines_by_label(grid_figures.figure_3_left(frame(prompt_records()), settings).axes[0])
-  papers = {line.get_marker() for label, line in lines.items() if 'the paper' in label}
-  assert len(papers) == 2 and not papers & {method.marker for method in METHODS.values()}
+def test_points_of_the_paper_stand_at_their_sizes():
+  """With markers of no method: in grey, too, they are told from hollow points of ours. 8 lies between 4 and 10."""
+  _, _, lines = _drawn(grid_figures.figure_3_left, prompt_records(), WITH_PAPER)
+  papers = {label: line for label, line in lines.items() if 'the paper' in label}
+  markers = {line.get_marker() for line in papers.values()}
+  assert len(markers) == 2 and not markers & {method.marker for method in METHODS.values()}
+  line = next(line for label, line in papers.items() if label.startswith('head'))
+  expected = grid_tables.paper('left', 'head', 'small')
+  places = dict(zip((4, 8, 10, 15, 25, 30), (0, 4 / 6, 1, 1.25, 1.75, 2)))
+  assert line.get_xydata() == pytest.approx(np.array([(places[size], value) for size, value in expected.items()]))
 
 
 def test_no_error_has_a_place_on_the_logarithmic_axis():
@@ -212,10 +228,9 @@ def test_no_error_has_a_place_on_the_logarithmic_axis():
     for cells, of_cells in ((1, [0.0] * 5), (2, [0.001, 0.0, 0.0, 0.0, 0.0]), (3, [0.2] * 5))
     for trial, error in enumerate(of_cells)
   ]
-  _, axes, lines, *_ = _drawn(grid_figures.memory_cells, records)
-  assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([0, 0.02, 20]) and axes.get_yscale() == 'symlog'
-  lows = [segment[0][1] for container in axes.containers for segment in container.lines[2][0].get_segments()]
-  assert axes.get_ylim()[0] < min(lows) == 0
+  _, axes, lines = _drawn(grid_figures.memory_cells, records)
+  assert lines['head, BERT'].get_ydata() == pytest.approx([0, 0.02, 20]) and axes.get_yscale() == 'symlog'
+  assert axes.get_ylim()[0] < min(low for low, _ in _bars(axes)) == 0
 
 
 def test_bins_are_averaged_by_the_share_of_positions():
@@ -227,7 +242,7 @@ def test_bins_are_averaged_by_the_share_of_positions():
     for task, profile in enumerate(profiles)
   ]
   records.append(records[0] | dict(memory_size=3, attention_by='entropy'))
-  _, axes, lines, *_ = _drawn(grid_figures.attention, records)
+  _, axes, lines = _drawn(grid_figures.attention, records)
   assert sum(label[0] != '_' for label in lines) == 1
   expected = [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]]
   np.testing.assert_allclose(axes.lines[0].get_data(), expected)
@@ -237,9 +252,7 @@ def test_bins_are_averaged_by_the_share_of_positions():
 
 def test_three_formats_with_the_same_bytes_every_time(tmp_path):
   """The same records give the same files, so that a redraw can be compared."""
-  first, second = (
-    figures.save(grid_figures.attention(frame(cell_records()), figure_settings()), tmp_path / name) for name in 'ab'
-  )
+  first, second = (figures.save(_figure(grid_figures.attention, cell_records()), tmp_path / name) for name in 'ab')
   assert [path.suffix for path in first] == ['.png', '.pdf', '.svg']
   assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 

@@ -17,7 +17,7 @@ from experiments import main as main_lib
 from experiments.analysis import figures
 from experiments.analysis.page import content, origin, texts, training
 from experiments.analysis.page.pictures import picture
-from experiments.analysis.table import table
+from experiments.analysis.tables import table
 from experiments.records import load, results, trials
 from experiments.settings import config as config_lib
 from experiments.studies import registry

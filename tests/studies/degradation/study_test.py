@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from settings_cases import settings_of
 
-from experiments.analysis import statistics
+from experiments.analysis.tables import select
 from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import pages
@@ -42,7 +42,7 @@ def test_every_condition_has_a_row_for_each_hmm(reduced_run):
   settings = _settings()
   records = pd.concat([load(reduced_run('degradation', scale)) for scale in ('smoke', 'bert')])
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):
-    of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task').to_dict('records')
+    of_theorem = select(records, theorem=theorem, part=f'exact-{theorem}', kind='task').to_dict('records')
     found = {(r['damage'], r['error'], r['level']) for r in of_theorem}
     assert found == {('', 'noise', 0.0), ('', 'noise', 0.01), ('', 'short_context', 0.001), (kind, 'noise', 0.01)}
     for record in of_theorem:
@@ -51,11 +51,11 @@ def test_every_condition_has_a_row_for_each_hmm(reduced_run):
       assert {*comparisons.METHODS} - {*record['accuracy']} == ({'converged_built'} if theorem == '3.3' else set())
       if record['damage'] == '' and record['level'] == 0:
         assert record['accuracy']['construction'] == record['accuracy']['weighted'] == 1
-  assert len(statistics.select(records, part='bert-3.3')) == settings.num_hmms * len(settings.bert.checkpoints)
+  assert len(select(records, part='bert-3.3')) == settings.num_hmms * len(settings.bert.checkpoints)
   for model in ('exact', 'bert'):
-    controls = statistics.select(records, part=f'{model}-3.6', kind='control')
+    controls = select(records, part=f'{model}-3.6', kind='control')
     assert list(controls['hmm']) == [0, 1] and controls['kl'].isna().all()
-  masses = pd.DataFrame(list(statistics.select(records, part='exact-3.6')['mass'])).stack().dropna()
+  masses = pd.DataFrame(list(select(records, part='exact-3.6')['mass'])).stack().dropna()
   assert masses.between(0, 1 + 1e-6).all()
 
 
@@ -93,7 +93,7 @@ def test_a_mean_kl_is_that_of_its_definition():
 
 def test_the_figure_draws_the_records():
   """Its lines are the recorded means."""
-  figure = draw(SMALL, _settings().figure)
+  figure = draw(SMALL, _settings().figure)['degradation']
   (line,) = [line for line in figure.axes[0].lines if line.get_label() == "theorem's construction"]
-  first = statistics.select(SMALL, **{name: SMALL.iloc[0][name] for name in Condition._fields})
+  first = select(SMALL, **{name: SMALL.iloc[0][name] for name in Condition._fields})
   assert line.get_ydata()[0] == pytest.approx(100 * first['accuracy'].str['construction'].mean())

@@ -1,0 +1,213 @@
+"""The tables of a grid: means, differences and gaps, by what the records have."""
+
+import time
+
+from figures_cases import cell_records, MEMORIES, memory_records, prompt_records, record, table_records, VANILLAS
+import numpy as np
+from pandas import DataFrame as frame
+import pytest
+import scipy.stats
+
+from experiments.analysis import grid_tables, tables
+from experiments.analysis.statistics import holm
+from experiments.settings.grid import Point
+
+BOTH = 'prompt - head, BERT'
+
+
+def _tables(records, paper_overlay=False):
+  return grid_tables.tables(grid_tables.prepared(frame(records)), paper_overlay)
+
+
+def _rows(name, records, paper_overlay=False):
+  """The cells of a table, a row by its headings, these in one line."""
+  found = _tables(records, paper_overlay)[name].frame
+  return found.rename(columns=lambda heading: heading.replace('\n', ' ')).to_dict('records')
+
+
+def test_the_table_holds_means_and_the_gap():
+  """A row per size: accuracies, of one HMM without an interval, near ties, the majority and the distance from ideal."""
+  records = [row for row in prompt_records(num_trials=3) if row['num_states'] > 4 or row['trial'] == 0]
+  few, _, row = _rows('accuracy', [row | {'near_tie_share': 0.25 * (row['num_states'] > 10)} for row in records])
+  half_width = scipy.stats.t.ppf(0.975, 2) * scipy.stats.sem([67, 68, 69])
+  cell = lambda mean: f'{mean:.1f} [{mean - half_width:.1f}, {mean + half_width:.1f}]'
+  shown = {'|H|': '30', 'n': '3', 'head BERT': cell(68), 'prompt exact G': cell(83), 'near ties': '25.0'}
+  assert row.items() >= shown.items() and row['majority'] == '60.0 [60.0, 60.0]'
+  assert (few['n'], few['head BERT'], few['near ties']) == ('1', '80.0', '0.0')
+
+
+def test_methods_are_compared_paired_in_one_family_over_sizes():
+  """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
+  gains = {size: [0.1 + 0.01 * (trial - size / 10) for trial in range(4)] for size in (4, 10, 30)}
+  records = [row | {'accuracy': 0.3 + 0.2 * row['trial']} for row in prompt_records(num_trials=4)]
+  for row in (row for row in records if row['method'] == 'prompt'):
+    row['accuracy'] += gains[row['num_states']][row['trial']]
+  rows = [row for row in _rows('contrasts', records) if row['contrast'] == BOTH]
+  corrected = holm(frame([scipy.stats.ttest_1samp(some, 0).pvalue for some in gains.values()])[0])
+  for row, some, p_value in zip(rows, gains.values(), corrected, strict=True):
+    found = tables.interval(100 * np.array(some))
+    assert (row['difference'], row['p, Holm'], row['tests']) == (str(found), f'{p_value:.2g}', '3')
+    assert row['detectable'] == f'{found.minimum_effect(0.05 / 3):.1f}'
+
+
+def test_tasks_of_several_trials_are_averaged_first():
+  """Tasks that share a model are not independent; of one trial they are the units."""
+  values = [0.5, 0.7, 0.9, 0.8]
+  places = [(0, 0), (0, 1), (1, 0), (2, 0)]
+  several = [record(Point(4), 'bert', 'head', v, trial=trial, task=task) for v, (trial, task) in zip(values, places)]
+  (row,) = _rows('accuracy', several)
+  assert row['head BERT'].startswith(f'{np.mean([60, 90, 80]):.1f} [') and row['n'] == '3'
+  (row,) = _rows('accuracy', [record(Point(4), 'bert', 'head', v, task=task) for task, v in enumerate(values)])
+  assert row['n'] == '4' and row['head BERT'].startswith('72.5 [')
+
+
+def test_trends_are_over_the_hmms_of_all_sizes():
+  """The mean difference over all HMMs, with Spearman's correlation of the differences with |H|."""
+  records = prompt_records(num_trials=3)
+  for row in records:
+    row['accuracy'] += 0.001 * row['num_states'] * (row['method'] == 'prompt') + 0.001 * row['trial'] ** 2
+  (row,) = [row for row in _rows('trends', records) if row['contrast'] == BOTH]
+  mean = 10 + 0.1 * (4 + 10 + 30) / 3
+  assert (row['n'], row['difference']) == ('9', f'{mean:.1f} ± 0.0')
+  assert (row['Spearman'], float(row['p of the trend, Holm']) < 0.05) == ('1.00', True)
+  assert 'trends' not in _tables(prompt_records())
+
+
+def test_text_with_a_memory_and_vanilla_text_are_pooled_apart():
+  """Paired contrasts alone: the two kinds of text share no HMM."""
+  gain = {0: 0.02, 2: 0.1}
+  rows = [
+    record(
+      Point(size, memory, min(memory, 1)), 'bert', method, 0.5 + gain[memory] * (method == 'attention'), trial=trial
+    )
+    for size, memory in ((4, 2), (6, 2), (8, 0), (12, 0))
+    for method in ('attention', 'head')
+    for trial in range(3)
+  ]
+  found = {(row['contrast'], row['text']): (row['n'], row['difference']) for row in _rows('trends', rows)}
+  name = 'attention - head, BERT'
+  assert found == {(name, 'memory'): ('6', '10.0 ± 0.0'), (name, 'vanilla'): ('6', '2.0 ± 0.0')}
+
+
+def test_readers_without_a_model_are_rivals():
+  """Paired by task, as a contrast and as a lead; and labels change by the number of tokens that are kept."""
+  assert {row['difference'] for row in _rows('contrasts', table_records())} == {'5.0 ± 0.0'}
+  assert [row['prompt BERT'] for row in _rows('lead', table_records())] == ['-5.0 ± 0.0'] * 3
+  assert [row['k = 1'] for row in _rows('nearest_tokens', table_records())] == ['25.0'] * 3
+
+
+def test_values_of_a_field_are_compared_with_the_first():
+  """The differences of a fit that the field does not decide are left out; what draws an HMM has trials as units."""
+  rows = [
+    row | {'prompt.length': length, 'accuracy': row['accuracy'] + 0.01 * (length - 1) * (row['method'] == 'prompt')}
+    for row in prompt_records(3)
+    for length in (1, 3)
+  ]
+  found = {(row['contrast'], row['|H|'], row['difference']) for row in _rows('values', rows)}
+  fits = ('prompt, BERT', 'prompt, exact G')
+  assert found == {(f'{fit}, minus prompt.length = 1', size, '2.0 ± 0.0') for fit in fits for size in ('4', '10', '30')}
+
+
+def test_seeds_and_hmms_of_other_draws_are_not_paired_by_task():
+  """Seeds share nothing. Two temperatures are two HMMs: one of each gives no test; trials of one number are pairs."""
+  rows = [row for row in prompt_records(4) if row['num_states'] == 10 and row['model'] == 'bert']
+  assert 'values' not in _tables([row | {'seed': seed} for row in rows for seed in (0, 1)])
+  lost = lambda row, step: row | {'accuracy': row['accuracy'] - step * 3 ** row['trial'] / 100}
+  by_temperature = [
+    lost(row, step) | {'hmm.emission_temperature': t} for row in rows for step, t in enumerate((0.01, 0.5))
+  ]
+  few = _rows('values', [row for row in by_temperature if row['trial'] == 0])
+  assert [row['difference'] for row in few] == ['-1.0', '-1.0'] and 'p, Holm' not in few[0]
+  losses = tables.interval([-1.0, -3, -9, -27])
+  several = _rows('values', by_temperature)
+  assert [(row['n'], row['difference'], row['p, Holm']) for row in several] == [
+    ('4', str(losses), f'{losses.p_value:.2g}')
+  ] * 2
+
+
+def test_the_tables_of_a_sweep_take_time_linear_in_its_points():
+  """400 points take a second; comparing all methods on all models at each took 80."""
+  rows = frame([row for row in prompt_records() if row['num_states'] == 10])
+  points = frame({'prompt.length': range(20)}).merge(
+    frame({'pretrain.learning_rate': np.arange(20) / 1000}), how='cross'
+  )
+  begun = time.process_time()
+  found = _tables(points.merge(rows, how='cross'))
+  assert [len(found[name].frame) for name in ('accuracy', 'contrasts')] == [400, 400]
+  assert time.process_time() - begun < 5
+
+
+def test_what_prompts_move_stands_beside_what_any_prefix_moves():
+  """By method and model; a method without prompts has no column."""
+  fields = dict(tv_moved=0.4, tv_moved_by_text=0.1, tv_moved_by_random=0.2, tv_movable=0.05)
+  rows = [record(Point(4), 'bert', 'head', 0.6), record(Point(4), 'bert', 'prompt', 0.6, **fields)]
+  rows += [row | {'num_states': 99} | dict.fromkeys(fields) for row in rows]
+  ((_, *shown),) = (row.values() for row in _rows('moved', rows))
+  assert shown == ['40.0', '10.0', '20.0', '5.0']
+
+
+def test_trials_of_one_process_are_pretraining_seeds():
+  """Its name stands in each row, and no unit is an HMM."""
+  rows = [row | {'distribution': 'mess3-0123456789ab'} for row in prompt_records(3) if row['num_states'] == 4]
+  assert [row['process'] for row in _rows('accuracy', rows)] == ['mess3']
+  assert grid_tables.prepared(frame(rows)).over == 'pretraining seeds'
+
+
+def test_controls_and_sizes_of_heads_have_tables_of_their_own():
+  """Models without use beside another task's prompt; the median size of heads over tasks."""
+  rows = [
+    record(Point(4), model, 'prompt', accuracy, task=task, other_task_accuracy=0.4, head_size=None)
+    for task in range(3)
+    for model, accuracy in (('bert', 0.9), ('untrained', 0.6), ('other_bert', 0.7))
+  ]
+  rows += [record(Point(4), 'bert', 'prompt_refit', 0.8, task=task, other_task_accuracy=0.4) for task in range(3)]
+  rows += [
+    record(Point(4), 'exact', 'head_whitened', 0.9, task=task, other_task_accuracy=None, head_size=size)
+    for task, size in enumerate((1.0, 30.0, 4e8))
+  ]
+  (controls,) = _rows('controls', rows)
+  names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'converged head behind prompt of another task'
+  assert [controls[name][:4] for name in names] == ['60.0', '70.0', '40.0']
+  assert _rows('head_sizes', rows) == [{'|H|': '4', 'converged head exact G': '3e+01'}]
+
+
+def test_the_table_compares_memory_with_vanilla():
+  """The gain over the vanilla HMM of as many joint states is Welch's, where BERT has both."""
+  accuracy = lambda point: [
+    100 * row['accuracy']
+    for row in memory_records()
+    if row['model'] == 'bert' and point._asdict().items() <= row.items()
+  ]
+  # The last memory has nothing to be compared with on BERT.
+  tests = [
+    scipy.stats.ttest_ind(accuracy(one), accuracy(other), equal_var=False) for one, other in zip(MEMORIES[:2], VANILLAS)
+  ]
+  for row, test in zip(_rows('texts', memory_records()), tests, strict=True):
+    low, high = test.confidence_interval()
+    assert row['difference'] == f'{(low + high) / 2:.1f} ± {(high - low) / 2:.1f}'
+
+
+def test_contrasts_are_those_that_were_run():
+  """A bag of words, which reads no model, is compared with the method on BERT."""
+  titles = lambda records: {row['contrast'] for row in _rows('contrasts', records)}
+  found = {'attention - head, BERT', 'prompt + attention - attention, BERT'}
+  assert titles(cell_records()) == found
+  control = {'method': 'attention_constant', 'model': 'exact', 'accuracy': 0.0}
+  both = cell_records() + [row | control for row in cell_records() if row['method'] == 'attention']
+  assert titles(both) == found | {'attention, BERT - attention on constant G, exact G'}
+  assert 'contrasts' not in _tables([row for row in memory_records() if row['model'] == 'exact'])
+
+
+@pytest.mark.parametrize(
+  ('records', 'size', 'expected'),
+  [
+    (prompt_records, '30', [('66.2', '+0.8'), ('75.1', '+1.9')]),
+    (memory_records, '8', [('99.8', '-3.8'), ('83.2', '+2.1')]),
+  ],
+)
+def test_the_paper_stands_beside_its_methods(records, size, expected):
+  """Each of its two methods at the same size, as digitised, and the difference of the means."""
+  rows = [row for row in _rows('beside_paper', records(), paper_overlay=True) if row['|M|^N |H|'] == size]
+  assert sorted((row['paper'], row['difference']) for row in rows) == sorted(expected)
+  of_one_size = [row | {'num_states': 99} for row in records() if row['num_states'] == 4]
+  assert 'beside_paper' not in _tables(of_one_size, paper_overlay=True)

@@ -1,0 +1,86 @@
+"""Plans: differences of end points on records made by hand, and what is said of them."""
+
+from figures_cases import prompt_records, record, table_records
+from pandas import DataFrame as frame
+import pytest
+import scipy.stats
+
+from configs import base
+from experiments.analysis import grid_tables, plans
+from experiments.analysis.statistics import interval
+from experiments.settings.grid import Point, Settings
+from experiments.settings.plan import EndPoint
+from experiments.studies import registry
+
+
+def _point(*fits, **fields):
+  """An end point as a config has it."""
+  config = dict(registry.config_lib.at_scale(registry.config_lib.shipped('prompt_vs_head')).to_dict())
+  config['plan'] = (base.end_point('point', *fits, **fields),)
+  (point,) = registry.config_lib.from_record(config, {'prompt_vs_head': Settings}).plan
+  return point
+
+
+def _row(point, records):
+  (row,) = plans.tables([point], grid_tables.prepared(frame(records)))['plan'].frame.to_dict('records')
+  return row
+
+
+def test_an_end_point_is_the_mean_over_hmms_of_differences_by_task():
+  """HMMs of several sizes are strata; the best of several fits counts on each task."""
+  records = prompt_records(3)
+  for row in records:
+    row['accuracy'] += 0.01 * row['trial'] ** 2 * (row['method'] == 'prompt')
+  values = [10, 11, 14]
+  row = _row(_point(('bert', 'prompt'), ('bert', 'head'), num_states=(10,), above=0), records)
+  assert (row['n'], row['|H|'], row['difference']) == ('3', '10', str(interval(values)))
+  assert row['p'] == f'{scipy.stats.ttest_1samp(values, 0).pvalue:.2g}'
+  row = _row(_point(('bert', 'prompt'), ('bert', 'head')), records)
+  assert row['n'] == '9' and row['difference'].startswith(f'{sum(values) / 3:.1f} ±')
+  both = [
+    {**row, 'method': 'tokens', 'accuracy': row['accuracy'] + (-1) ** row['task'] * 0.1} for row in table_records()
+  ]
+  rivals = [row for row in both if row['model'] == 'none'] + table_records()
+  row = _row(_point(('bert', 'prompt'), ('none', 'table', 'tokens'), num_states=(4,)), rivals)
+  # The second is 10 points above the table on two of three tasks and below it on one.
+  assert row['difference'].startswith(f'{-5 - 20 / 3:.1f}')
+
+
+def test_an_end_point_may_be_of_another_field():
+  """In points, less a multiple of the second; KL in nats; records that lack it are no row."""
+  fields = dict(tv_moved=0.5, tv_at_mask=0.1)
+  records = [record(Point(4), 'bert', 'prompt', 0.5, trial=trial, **fields) for trial in range(3)]
+  fit = ('bert', 'prompt')
+  assert (
+    _row(_point(fit, fit, field='tv_moved', second_field='tv_at_mask', times=2), records)['difference'][:4] == '30.0'
+  )
+  assert _row(_point(fit, field='kl_at_mask', below=0.3), records)['outcome'] == 'held'
+  assert not plans.tables([_point(fit, field='forgetting')], grid_tables.prepared(frame(records)))
+
+
+@pytest.mark.parametrize(
+  ('bounds', 'expected'),
+  [
+    (dict(above=3), 'held'),
+    (dict(above=10), 'undecided'),
+    (dict(above=17), 'not held'),
+    (dict(below=17), 'held'),
+    (dict(below=3), 'not held'),
+    (dict(above=3, below=17), 'held'),
+    (dict(above=8, below=12), 'undecided'),
+    (dict(above=-9, below=1), 'not held'),
+  ],
+)
+def test_an_end_point_is_held_if_its_interval_lies_in_the_range(bounds, expected):
+  """The interval is 10 ± 6.2; without one nothing is decided."""
+  found = interval([8, 9.0, 13, 7.0, 13])
+  point = _point(('bert', 'prompt'), ('bert', 'head'), **bounds)
+  assert 3 < found.ends[0] < 8 and 12 < found.ends[1] < 17
+  assert plans.outcome(found, point) == expected
+  assert plans.outcome(interval([10.0, 10.0]), point) == 'undecided'
+
+
+def test_records_from_before_plans_have_that_of_the_shipped_config():
+  """A folder of `beyond:masks` says nothing of a plan."""
+  settings = registry.from_config(registry.config_lib.at_scale(registry.config_lib.shipped('beyond')))
+  assert len(settings.plan) == 5 and all(isinstance(point, EndPoint) for point in settings.plan)
