@@ -154,6 +154,8 @@ def paired(values: pd.DataFrame, pairs: Mapping[str, tuple[Any, Any]]) -> pd.Ser
 
 def contrasts(differences: pd.Series, rows: Sequence[str], unit: Sequence[str]) -> pd.DataFrame:
   """A row for each contrast at each value of `rows`: the mean over units, tested; a family is one contrast."""
+  if differences.empty:
+    return pd.DataFrame()
   values = differences.groupby(level=['contrast', *rows, *unit], sort=False).mean()
   return tested(values.groupby(level=['contrast', *rows], sort=False).agg(interval), ['contrast'])
 
@@ -165,6 +167,8 @@ def pooled(
 
   Both are tested, each as one family over all rows. A contrast that has one stratum has no row.
   """
+  if differences.empty:
+    return pd.DataFrame()
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
   groups = {name: of for name, of in values.groupby(level=by, sort=False) if of.groupby(level=strata).ngroups > 1}

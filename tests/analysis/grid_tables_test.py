@@ -90,10 +90,9 @@ def test_text_with_a_memory_and_vanilla_text_are_pooled_apart():
 
 
 def test_readers_without_a_model_are_rivals():
-  """Paired by task, as a contrast and as a lead; and labels change by the number of tokens that are kept."""
+  """Paired by task, as a contrast and as a lead."""
   assert {row['difference'] for row in _rows('contrasts', table_records())} == {'5.0 ± 0.0'}
   assert [row['prompt BERT'] for row in _rows('lead', table_records())] == ['-5.0 ± 0.0'] * 3
-  assert [row['k = 1'] for row in _rows('nearest_tokens', table_records())] == ['25.0'] * 3
 
 
 def test_values_of_a_field_are_compared_with_the_first():
@@ -153,7 +152,7 @@ def test_trials_of_one_process_are_pretraining_seeds():
   assert grid_tables.prepared(frame(rows)).over == 'pretraining seeds'
 
 
-def test_controls_and_sizes_of_heads_have_tables_of_their_own():
+def test_controls_stand_apart_from_the_protocol_and_so_do_sizes_of_heads():
   """Models without use beside another task's prompt; the median size of heads over tasks."""
   rows = [
     record(Point(4), model, 'prompt', accuracy, task=task, other_task_accuracy=0.4, head_size=None)
@@ -165,7 +164,7 @@ def test_controls_and_sizes_of_heads_have_tables_of_their_own():
     record(Point(4), 'exact', 'head_whitened', 0.9, task=task, other_task_accuracy=None, head_size=size)
     for task, size in enumerate((1.0, 30.0, 4e8))
   ]
-  (controls,) = _rows('controls', rows)
+  (controls,) = _rows('diagnostics', rows)
   names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'converged head behind prompt of another task'
   assert [controls[name][:4] for name in names] == ['60.0', '70.0', '40.0']
   assert _rows('head_sizes', rows) == [{'|H|': '4', 'converged head exact G': '3e+01'}]
