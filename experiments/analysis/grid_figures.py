@@ -1,14 +1,12 @@
 """Figures of grids of trials: accuracies of methods on models against sizes, or against fields of settings."""
 
 from collections.abc import Callable
-import functools
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 import numpy as np
 import pandas as pd
-import scipy.optimize
 
 from experiments.analysis import figures, grid_tables
 from experiments.analysis.figures import Style
@@ -127,28 +125,12 @@ def _draw_paper(axes: Axes, sizes: pd.Series, panel: str, scale: str) -> None:
 
 
 def overview(grid: Grid, settings: FigureSettings) -> Figure | None:
-  """Accuracy against |H| of the fits of _OVERVIEW, each named at its line; None for one size alone."""
+  """Accuracy against |H| of the fits of _OVERVIEW; None for one size alone."""
   chosen = grid.records[grid.records['fit'].isin(_OVERVIEW)].drop(columns='majority_accuracy')
   if chosen['num_states'].nunique() < 2:
     return None
   title = 'Readers of a pretrained BERT, of an untrained one and of tokens'
-  return _against(grid, chosen, settings, title, 'num_states', _HIDDEN_STATES, lambda axes, _: _name_lines(axes))
-
-
-def _name_lines(axes: Axes) -> None:
-  """Write each line's name beside its right end, no two on one height, in place of the legend."""
-  handles, names = axes.get_legend_handles_labels()
-  lines: list[Any] = [*handles]
-  ends = [(line.get_ydata()[-1], line, name) for line, name in zip(lines, names)]
-  ends.sort(key=lambda end: end[0])
-  # The least squares that keep a distance of 6% of the axis.
-  apart = 0.06 * np.ptp(axes.get_ylim()) * np.arange(len(ends))
-  heights = scipy.optimize.isotonic_regression(np.array([end[0] for end in ends]) - apart).x + apart
-  for height, (_, line, name) in zip(heights, ends):
-    line.set_label(f'_{name}')
-    place = line.get_xdata()[-1]
-    beside: Any = dict(xytext=(22, 0), textcoords='offset points', va='center', annotation_clip=False)
-    axes.annotate(name, (place, height), color=line.get_color(), **beside)
+  return _against(grid, chosen, settings, title, 'num_states', _HIDDEN_STATES)
 
 
 def controls(grid: Grid, settings: FigureSettings) -> Figure | None:
@@ -181,17 +163,19 @@ def memory_cells(grid: Grid, settings: FigureSettings) -> Figure | None:
 
 def against_fields(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against a field in which settings differ, of numbers if there is one; a panel for each value of others."""
-  is_number = {name: name != 'seed' and grid.records[name].dtype.kind in 'if' for name in grid.varied}
-  first, *others = sorted(grid.varied, key=lambda name: (not is_number[name], -grid.records[name].nunique()))
-  # A process has its sizes.
-  sizes = [] if first == 'distribution' else ['memory_size', 'num_cells', 'num_states']
-  rest = [*others, *(name for name in sizes if grid.records[name].nunique() > 1)]
-  records = grid.records.sort_values(rest, kind='stable') if rest else grid.records
-  records = records.assign(**{name: records[name].map(lists.shown) for name in grid.varied if not is_number[name]})
-  titles = [f'{grid_tables.HEADINGS.get(name, name)} = ' + records[name].map(lists.shown) for name in rest]
-  panel = functools.reduce(lambda one, two: one + ', ' + two, titles) if rest else ''
-  more: dict[str, Any] = dict(panel='panel' if rest else '', columns=3)
-  return _against(grid, records.assign(panel=panel), settings, f'Test accuracy by {first}', first, first, **more)
+  records = grid.records
+  numbers = [name for name in grid.varied if name != 'seed' and records[name].dtype.kind in 'if']
+  names = [*numbers, *(name for name in grid.varied if name not in numbers)]
+  first = max(numbers or names, key=lambda name: records[name].nunique())
+  others = [name for name in names if name != first]
+  if first != 'distribution':
+    # A process has its sizes.
+    others += [name for name in ('memory_size', 'num_cells', 'num_states') if records[name].nunique() > 1]
+  panel = pd.Series('', records.index)
+  for name in others:
+    panel += f', {grid_tables.HEADINGS.get(name, name)} = ' + records[name].map(lists.shown)
+  records = records.assign(panel=panel.str.removeprefix(', ')).sort_values(others, kind='stable')
+  return _against(grid, records, settings, f'Test accuracy by {first}', first, first, panel='panel', columns=3)
 
 
 def nearest_tokens(grid: Grid, settings: FigureSettings) -> Figure | None:
