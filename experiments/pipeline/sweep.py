@@ -1,30 +1,22 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then the records of all."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import functools
 import itertools
 import pathlib
 
 from experiments.own import code, data
-from experiments.pipeline import pretraining, queue
-from experiments.records import results
-from experiments.records.failures import Failure
-from experiments.records.trials import TrialFolder
-from experiments.runtime import distributed, exit_status, locks
+from experiments.pipeline import pretraining, queue, trial as trial_lib
+from experiments.pipeline.queue import Unit
+from experiments.records import results, trials as trials_lib
+from experiments.records.trials import Name, TrialFolder
+from experiments.runtime import distributed, locks
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trials
-
-
-class TrialsFailed(exit_status.RunError):
-  """Trials have failed; the text names them and what is left."""
-
-  def __init__(self, failed: list[Failure], left: str | None):
-    super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all other trials are finished']))
-    statuses = {failure.status for failure in failed}
-    self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
 
 def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Settings] = ()) -> list[TrialFolder]:
@@ -38,13 +30,28 @@ def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Se
   return [TrialFolder(trial, workdir, tuple(alike[trial.draws_id])) for trial in made]
 
 
+def units(folders: Sequence[TrialFolder], numbers: Iterable[int]) -> list[Unit]:
+  """The units of work of the trials of these numbers."""
+  made = []
+  for number in numbers:
+    folder = folders[number]
+    missing, make = functools.partial(trials_lib.plan, folder), functools.partial(_make, folder)
+    made.append(Unit(folder.directory, f'trial {number} ({folder.trial})', missing, make, folder.trial.label))
+  return made
+
+
+def _make(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
+  with trials_lib.recording_time(folder, reporter):
+    trial_lib.run(folder, missing, reporter)
+
+
 def run(
   grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Make the missing records of the numbered trials (None: all), and merge all finished trials.
 
   Returns what is left, as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or
-  trial. Raises TrialsFailed.
+  trial. Raises UnitsFailed.
   """
   made = folders(grid, workdir, _earlier(grid, workdir, reporter))
   numbers = range(len(made)) if numbers is None else numbers
@@ -54,10 +61,10 @@ def run(
     results.begin(workdir, grid)
   for settings in grid:
     data.keep(settings, workdir)
-  failed = queue.fill(made, numbers, grid[0].time_budget, reporter)
+  failed = queue.fill(units(made, numbers), grid[0].time_budget, reporter)
   left = distributed.broadcast_from_process_0(lambda: merge(grid, workdir, reporter))
   if failed:
-    raise TrialsFailed(failed, left)
+    raise queue.UnitsFailed(failed, left)
   # Otherwise what is left was not asked for.
   goes_on = left and any(folder.absent() for folder in asked)
   return f'{left}; rerun the same command to resume' if goes_on else left

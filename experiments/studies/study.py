@@ -17,8 +17,9 @@ from experiments.analysis.page import content, training
 from experiments.analysis.page.content import Report
 from experiments.analysis.page.pictures import picture
 from experiments.analysis.tables import as_text, Table
+from experiments.pipeline import queue
 from experiments.records import environment, files, load, results
-from experiments.runtime import cache, locks, signals
+from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
 from experiments.settings.fields import deciding, digest, SettingsError
@@ -113,75 +114,62 @@ def write_page(reports: Sequence[Report], path: pathlib.Path, reporter: Reporter
   reporter.say(f'report: {path}')
 
 
-def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
-  """Make the `run` of a study of parts, `settings -> its parts by name`.
+def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], str | None]:
+  """Make the `run` of a study of parts, `settings -> its parts by name`, each a unit of work.
 
-  It runs the missing parts, records each as it ends, and writes the records of all. Several processes may share a
-  workdir: each takes the parts that no other works on, then waits for the rest. A corrupt part is renamed and made
-  again.
+  It makes the missing parts, each with a key of its own, and writes the records of all once none is missing. A corrupt
+  part is renamed and made again. Returns what is left, as a sentence.
   """
 
-  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> str | None:
     with locks.held(workdir, 'the merge of records', reporter):
       results.begin(workdir, [settings])
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
-    named, made = parts(settings), dict[str, Row]()
-    # First the parts that no other process works on, then the rest.
-    for waits in (False, True):
-      for index, (name, part) in enumerate(named.items()):
-        if name in made:
-          continue
-        # JAX swallows what a handler raises inside its own callbacks.
-        signals.raise_if_stopped()
-        cache.drop_programs_near_limit()
-        make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
-        if content := _read_or_made(folder / name, make, waits, workdir, reporter):
-          made[name] = content
+    units = [
+      _unit(folder / name, functools.partial(part, settings, jax.random.fold_in(key, index)), workdir)
+      for index, (name, part) in enumerate(parts(settings).items())
+    ]
+    failed = queue.fill(units, 0.0, reporter)
+    if failed:
+      raise queue.UnitsFailed(failed, None)
     with locks.held(workdir, 'the merge of records', reporter):
-      results.write(workdir, [(settings, [row for name in named for row in made[name]['records']])])
+      contents = [_read(unit.directory) for unit in units]
+      results.write(workdir, [(settings, [row for content in contents for row in content['records']])])
+    return None
 
   return run
 
 
-def _read_or_made(
-  folder: pathlib.Path, make: Callable[[], list[Row]], waits: bool, workdir: pathlib.Path, reporter: Reporter
-) -> Row | None:
-  """The records of a part and its seconds, from its file or made by this process under its lock.
+def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdir: pathlib.Path) -> queue.Unit:
+  """A part as a unit of work, which writes its records and the seconds that it took."""
 
-  None if another process has the lock, unless this one `waits` for it.
-  """
-  path = folder / _FILE_NAME
-  while True:
+  def missing(reporter: Reporter) -> list[str]:
     try:
-      with locks.held(folder, f'part {folder.name}', reporter, lambda: not waits) as is_held:
-        return (_kept(path, reporter) or _made(path, make, workdir, reporter)) if is_held else None
-    except locks.Lost as lost:
-      # The process that has the lock now writes the file.
-      reporter.say(str(lost))
+      _read(directory)
+    except FileNotFoundError:
+      return [_FILE_NAME]
+    except files.Corrupt as error:
+      path = directory / _FILE_NAME
+      reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path)}, rerunning')
+      return [_FILE_NAME]
+    return []
+
+  def made(_: list[str], reporter: Reporter) -> None:
+    begun, name = time.monotonic(), directory.name
+    # JAX swallows what a handler raises inside its own callbacks.
+    signals.raise_if_stopped()
+    with _on_float64_device(), reporter.clock.phase(name):
+      rows = make(reporter)
+    of_all = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
+    locks.check_held(directory)
+    records = [{'schema_version': results.SCHEMA_VERSION, **of_all, **row} for row in rows]
+    files.write_sealed(directory / _FILE_NAME, {'seconds': time.monotonic() - begun, 'records': records})
+
+  return queue.Unit(directory, f'part {directory.name}', missing, made)
 
 
-def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
-  """The content of a part's file; None if there is none, or it was corrupt and is renamed."""
-  try:
-    return files.read_sealed(path, records=list)
-  except FileNotFoundError:
-    return None
-  except files.Corrupt as error:
-    reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path)}, rerunning')
-    return None
-
-
-def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
-  """Run a part and write its file; raise Lost if another process has its lock by then."""
-  begun, name = time.monotonic(), path.parent.name
-  with _on_float64_device(), reporter.clock.phase(name):
-    rows = make()
-  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
-  locks.check_held(path.parent)
-  records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
-  content = {'seconds': time.monotonic() - begun, 'records': records}
-  files.write_sealed(path, content)
-  return content
+def _read(directory: pathlib.Path) -> Row:
+  return files.read_sealed(directory / _FILE_NAME, records=list)
 
 
 @contextlib.contextmanager

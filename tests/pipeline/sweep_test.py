@@ -35,7 +35,7 @@ def begun(monkeypatch):
     files.write_json_lines(folder.directory / 'timing.jsonl', [{'trial_id': folder.trial.id}])
     reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
 
-  monkeypatch.setattr(queue.trial_lib, 'run', run)
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
   return order
 
 
@@ -132,6 +132,6 @@ def test_settings_of_another_run_are_named_with_both_values(tmp_path):
 
 def test_a_model_that_interrupts_fails_its_trial(settings, tmp_path, monkeypatch):
   """A user's own model is called by trials."""
-  monkeypatch.setattr(queue.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
-  with pytest.raises(sweep.TrialsFailed, match='KeyboardInterrupt'):
+  monkeypatch.setattr(sweep.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
+  with pytest.raises(queue.UnitsFailed, match='KeyboardInterrupt'):
     _run(settings, tmp_path, 0)

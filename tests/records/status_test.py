@@ -37,7 +37,7 @@ def runs(monkeypatch):
       raise errors[size]
     add_record(folder)
 
-  monkeypatch.setattr(queue.trial_lib, 'run', run)
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
   return errors, begun
 
 
@@ -55,7 +55,7 @@ def test_a_trial_that_fails_stops_no_other(grid, runs, tmp_path, error, sentence
   errors[6] = error
   folder = grid[1]
   settings = folder.trial.settings
-  with pytest.raises(sweep.TrialsFailed, match=f'failed: {sentence};') as failed:
+  with pytest.raises(queue.UnitsFailed, match=f'failed: {sentence};') as failed:
     sweep.run([settings], tmp_path, QUIET)
   assert failed.value.status == code and begun == [4, 6, 8]
   kept = failures.read(folder.directory)
@@ -68,7 +68,7 @@ def test_a_trial_that_fails_stops_no_other(grid, runs, tmp_path, error, sentence
 @pytest.mark.parametrize(('codes', 'status'), [((3, 3), 3), ((2, 2), 2), ((2, 3), 1)])
 def test_the_exit_status_is_that_of_every_failure(codes, status):
   """The status that all failures share, or else that of any failure."""
-  assert sweep.TrialsFailed([failures.Failure('no', code) for code in codes], None).status == status
+  assert queue.UnitsFailed([failures.Failure('no', code) for code in codes], None).status == status
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_stopped_run_starts_no_other_trial(grid, runs, tmp_path, monkeypatch, 
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)
   monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   with contextlib.suppress(type(error)):
-    assert queue.fill(grid, range(3), 0.0, QUIET) == []
+    assert queue.fill(sweep.units(grid, range(3)), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
 
 

@@ -90,12 +90,12 @@ def test_trials_locked_by_another_process_come_last(grid, monkeypatch, ends, beg
     seen.append(folder.trial.point.num_states)
     add_record(folder)
 
-  monkeypatch.setattr(queue.trial_lib, 'run', run)
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
   other = grid[1]
   failures.write(other.directory, ValueError('of long ago'))
   path = lock_elsewhere(other.directory)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(other), path.unlink()))
-  failed = queue.fill(grid, range(3), 0.0, QUIET)
+  failed = queue.fill(sweep.units(grid, range(3)), 0.0, QUIET)
   assert seen == begun and [failure.sentence.split(': ')[-1] for failure in failed] == sentences
 
 
@@ -107,9 +107,9 @@ def test_a_trial_that_was_taken_over_is_waited_for(grid, monkeypatch):
     begun.append(lock_elsewhere(folder.directory))
     add_record(folder, accuracy=1.0)
 
-  monkeypatch.setattr(queue.trial_lib, 'run', run)
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (_record_elsewhere(folder), begun[0].unlink()))
-  assert queue.fill(grid, [0], 0.0, QUIET) == [] and len(begun) == 1
+  assert queue.fill(sweep.units(grid, [0]), 0.0, QUIET) == [] and len(begun) == 1
   assert folder.records()[0]['accuracy'] == 0.5
 
 
