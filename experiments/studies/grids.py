@@ -29,16 +29,24 @@ _OF_FITS = ('budget', 'conditioning')
 _OF_VALUES = {'against_fields': grid_figures.against_fields, 'forgetting': grid_figures.forgetting}
 
 
+def _at_end(records: pd.DataFrame) -> pd.DataFrame:
+  """The records but those of BERT before the last step at which a trial is tuned."""
+  if 'step' not in records:
+    return records
+  last = records.groupby('trial_id')['step'].transform('max')
+  return records[records['step'].isna() | (records['step'] == last)]
+
+
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
-  records = statistics.on_fresh_texts(records)
+  records = statistics.on_fresh_texts(_at_end(records))
   whole = report.tables(records, settings.figure.paper_overlay)
   return whole if statistics.varied(records) else whole | error_budget.tables(records)
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
   """The figures that the settings name and the records fill; those _OF_VALUES if settings of records differ."""
-  records = statistics.on_fresh_texts(records)
+  records = statistics.on_fresh_texts(_at_end(records))
   if statistics.varied(records):
     drawn = {name: draw(records, settings.figure) for name, draw in _OF_VALUES.items()}
   else:

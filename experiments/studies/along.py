@@ -1,0 +1,166 @@
+"""Methods along the pretraining of BERTs, which begins on a plateau: BERT predicts token frequencies."""
+
+from collections.abc import Callable
+
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+
+from experiments.analysis import figures as figures_lib
+from experiments.analysis.statistics import Interval, lead, mean_interval, percent_interval, select, varied
+from experiments.analysis.table import format_number, share, Table, table
+from experiments.settings.grid import Settings
+from experiments.settings.methods import METHODS
+from experiments.studies import end_points, grids
+
+# A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
+LEFT = 0.5
+_HMM = ['num_states', 'trial']
+_LABELS = {name: method.label for name, method in METHODS.items()}
+_HEADINGS = _LABELS | {'num_states': '|H|', 'trial': 'HMM', 'kl_at_mask': 'KL', 'unigram_gap': 'unigram gap'}
+_TITLES = {
+  'left': 'BERTs whose KL at the [MASK] ends below half of the unigram gap, percent [95%]',
+  'ends': 'After the last step: KL and unigram gap in nats, test accuracy in percent',
+  'along': 'Along pretraining: test accuracy in percent, mean [95% interval over HMMs]',
+  'lead': 'Lead over the best reader without a model in points, mean ± 95% over HMMs; KL as a share of the unigram gap',
+  'end_points': end_points.TITLE,
+}
+# The end points of docs/findings/beyond.md that are of this method: 11 and 12 by |H|, after the last step, and 13, after
+# the first; 14 is of the others.
+_PRIMARY = 'masks_converged'
+_POINTS = {(_PRIMARY, 10): '11', (_PRIMARY, 30): '12'}
+
+
+def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
+  """All tables, only from records."""
+  if not _are_along(records, settings):
+    return grids.tables(records, settings)
+  steps, readers = on_bert(records)
+  last = pd.concat([select(steps, step=steps['step'].max()), readers])
+  ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
+  has_left = ends.pop('gap_share') < LEFT
+  percents = _percents(_with_majority(last), 'accuracy', _HMM)
+  frames = {
+    'left': has_left.groupby(level='num_states').agg(share).to_frame('left the plateau'),
+    'ends': ends.map('{:.3f}'.format).join(percents.map('{:.1f}'.format, na_action='ignore')),
+    'along': _by_step(_with_majority(steps), 'accuracy', percent_interval),
+  }
+  if settings.experiment == 'hard_tasks':
+    frames['lead'] = _by_step(steps, 'lead', mean_interval)
+    # The plan is of another learning rate.
+    if settings.scale != 'full_rate':
+      frames['end_points'] = _end_points(steps, readers)
+  return {name: table(_TITLES[name], frame.reset_index().rename(columns=_HEADINGS)) for name, frame in frames.items()}
+
+
+def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
+  """The figure of accuracies, or of leads, only from records."""
+  if not _are_along(records, settings):
+    return grids.figures(records, settings)
+  steps, _ = on_bert(records)
+  if settings.experiment == 'hard_tasks':
+    return {'lead': _draw(steps, settings, 'lead', 'lead (points)', 'no_lead', 'best reader without a model')}
+  return {'plateau': _draw(steps, settings, 'accuracy', 'test accuracy (%)', 'majority_accuracy', 'majority class')}
+
+
+def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
+  """True for records along the pretraining on HMMs of one setting; others are shown as those of any grid."""
+  return 'step' in records and not varied(records) and not any(settings.memory.sizes)
+
+
+def on_bert(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """The records of methods on BERT at a step, and those of readers without a model.
+
+  `gap_share` is KL as a share of the unigram gap, `lead` the accuracy minus the best of the readers on the same task.
+  """
+  # Earlier versions also recorded KL alone, without a method.
+  steps = records.dropna(subset=['step', 'method'])
+  readers = records[records['method'].isin(['table', 'tokens'])]
+  fields = {'lead': lead(steps, readers, [*_HMM, 'task']), 'no_lead': 0.0}
+  return steps.assign(gap_share=steps['kl_at_mask'] / steps['unigram_gap'], **fields), readers
+
+
+def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
+  """The records, and the majority class as a method more."""
+  return pd.concat([rows, rows.assign(method='majority', accuracy=rows['majority_accuracy'])])
+
+
+def _percents(rows: pd.DataFrame, field: str, index: list[str]) -> pd.DataFrame:
+  """The mean of a field in percent at each value of `index`, a column for each method."""
+  return 100 * rows.pivot_table(field, index, 'method', sort=False)
+
+
+def _by_step(rows: pd.DataFrame, field: str, interval: Callable[[pd.Series], Interval]) -> pd.DataFrame:
+  """A row for each |H| and step: the number of HMMs, KL, and the interval of each method's field."""
+  hmm, at = ['num_states', 'trial', 'step'], ['num_states', 'step']
+  shares = rows.groupby(hmm)['gap_share'].first().groupby(level=at)
+  kl = 100 * shares.mean()
+  cells = _percents(rows, field, hmm).groupby(level=at).agg(lambda values: str(interval(values.dropna())))
+  return pd.DataFrame({'n': shares.size(), 'KL, % of gap': kl.map('{:.1f}'.format)}).join(cells)
+
+
+def _end_points(steps: pd.DataFrame, readers: pd.DataFrame) -> pd.DataFrame:
+  """A row for each method and |H| after the last step, and one for point 13."""
+  clear_lead = lead(steps, readers, [*_HMM, 'task'], 'clear_accuracy')
+  steps = steps.assign(gain=100 * steps['lead'], clear_gain=100 * clear_lead)
+  early = select(steps, method=_PRIMARY, step=steps['step'].min())
+  rows = [_row('13', early)] if len(early) else []
+  for of, fit in steps.groupby(['method', 'num_states']):
+    last = select(fit, step=steps['step'].max())
+    rows.append(_row(_POINTS.get(of, '14'), last) | _crossings(fit))
+  return pd.DataFrame(rows).set_index('end point').sort_index(kind='stable')
+
+
+def _row(point: str, rows: pd.DataFrame) -> dict[str, str]:
+  """The row of an end point, whose records are of one method and step."""
+  method, step = rows[['method', 'step']].iloc[0]
+  return end_points.row(point, f'lead of {_LABELS[method]}, step {step:g}', rows)
+
+
+def _crossings(fit: pd.DataFrame) -> dict[str, str]:
+  """The crossing of all HMMs, and its range with each HMM left out in turn; '' if there is none."""
+  without_one = [crossing(fit[fit['trial'] != trial]) for trial in fit['trial'].unique()]
+  ends = [format_number(end(without_one), '.1f') for end in (np.min, np.max)]
+  return {
+    'lead 0 at KL, % of gap': format_number(crossing(fit), '.1f'),
+    'without one HMM': ' to '.join(filter(None, ends)),
+  }
+
+
+def crossing(fit: pd.DataFrame) -> float:
+  """The KL, in percent of the unigram gap, at which the least-squares line of lead against KL is 0.
+
+  The points of the line are HMMs at steps. NaN for fewer than three, if leads do not fall as KL grows, or if the line
+  is below 0 at a KL of 0.
+  """
+  points = fit.groupby(['trial', 'step'])[['gap_share', 'lead']].mean()
+  if len(points) < 3:
+    return np.nan
+  slope, at_zero = np.polyfit(points['gap_share'], points['lead'], 1)
+  return -100 * at_zero / slope if slope < 0 <= at_zero else np.nan
+
+
+@figures_lib.styled
+def _draw(
+  steps: pd.DataFrame, settings: Settings, field: str, label: str, level: str, of_level: str
+) -> matplotlib.figure.Figure:
+  """A field against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean of `level`."""
+  counts = steps.groupby('num_states')['trial'].nunique()
+  figure, panels = figures_lib.panels(settings.figure, len(counts), sharex=True)
+  for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
+    for method, rows in of_size.groupby('method'):
+      means = 100 * rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
+      style = figures_lib.style_of(method) | dict(linestyle='', markersize=4, markerfacecolor='none')
+      axes.plot(means['gap_share'], means[field], label=_LABELS[method], **style)
+    axes.axhline(100 * of_size[level].mean(), color='0.45', linestyle='-.', label=of_level)
+    axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
+    axes.xaxis.set_inverted(True)
+  panels[0].set_ylabel(label)
+  title = f'{label.partition(" (")[0]} along pretraining'.capitalize()
+  counted = figures_lib.counted(counts, 'HMMs', spread=False)
+  figures_lib.finish(figure, steps, title, counted, 'a mark for each HMM and step')
+  return figure
+
+
+STUDY = grids.STUDY._replace(tables=tables, figures=figures)
