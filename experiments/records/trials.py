@@ -81,7 +81,8 @@ class TrialFolder(NamedTuple):
 
   def missing(self) -> set[Name]:
     """The requested names without a record that parses."""
-    return self.paths().keys() - {Name(*(record.get(field) for field in Name._fields)) for record in self.records()}
+    found = {Name(one['task'], one['model'], one['method'], one.get('step')) for one in self.records()}
+    return self.paths().keys() - found
 
   def absent(self) -> list[Name]:
     """The requested names without a file; no file is opened."""
@@ -172,7 +173,7 @@ def recording_time(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
 
 
 def add(
-  folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, float | None]
+  folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, Any]
 ) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost.
 

@@ -129,8 +129,9 @@ class Settings(groups.Experiment):
     valid = (
       f'ascending multiples of pretrain.steps_per_call, {p.steps_per_call}, up to pretrain.num_steps, {p.num_steps}'
     )
-    passed, steps = range(0, p.num_steps + 1, p.steps_per_call), self.checkpoints
-    self.require('checkpoints', all(step in passed for step in steps) and steps == tuple(sorted(steps)), valid)
+    passed = range(0, p.num_steps + 1, p.steps_per_call)
+    are_passed = all(step in passed for step in self.checkpoints)
+    self.require('checkpoints', are_passed and [*self.checkpoints] == sorted(self.checkpoints), valid)
     by_size, count = self.num_trials_by_size, len(self.num_states)
     is_whole = len(by_size) == count and max(by_size) == self.num_trials
     valid = f'(), or {count} numbers with maximum num_trials, {self.num_trials}'

@@ -25,8 +25,8 @@ _TITLES = {
   'lead': 'Lead over the best reader without a model in points, mean ± 95% over HMMs; KL as a share of the unigram gap',
   'end_points': end_points.TITLE,
 }
-# The end points of docs/findings/beyond.md that are of this method: 11 and 12 by |H|, after the last step, and 13, after
-# the first; 14 is of the others.
+# The end points of docs/findings/beyond.md that are of this method: 11 and 12 by |H|, after the last step, and 13,
+# after the first; 14 is of the others.
 _PRIMARY = 'masks_converged'
 _POINTS = {(_PRIMARY, 10): '11', (_PRIMARY, 30): '12'}
 
@@ -64,8 +64,9 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
 
 
 def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
-  """True for records along the pretraining on HMMs of one setting; others are shown as those of any grid."""
-  return 'step' in records and not varied(records) and not any(settings.memory.sizes)
+  """True for records along pretrainings on HMMs at one setting; all others are shown as those of any grid."""
+  has_steps = 'step' in records and records['step'].notna().any()
+  return has_steps and not varied(records) and not any(settings.memory.sizes)
 
 
 def on_bert(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
