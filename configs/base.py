@@ -163,6 +163,7 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
   config.pretrain = masked_lm(**steps, checkpoint_every=150, measure_every=150)
   config.pretrain.update(optimizer='muon', **defaults.CORRUPTION)
   sizes = dict(num_inputs=defaults.NUM_INPUTS, batch_size=defaults.INPUTS_AT_A_TIME)
+  config.checkpoints = ()
   config.measure = group(num_chunks=256, num_documents=16, prompts=0, **sizes)
 
 

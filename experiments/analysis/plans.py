@@ -64,8 +64,9 @@ def differences(point: EndPoint, grid: Grid, field: str = '') -> pd.Series:
   task = [*dict.fromkeys([*hmm, *grid.varied, 'task'])]
   if point.num_states:
     records = records[records['num_states'].isin(point.num_states)]
-  if point.step:
-    records = records[(records['step'] == point.step) | records['step'].isna()]
+  if 'step' in records:
+    step = point.step or records['step'].max()
+    records = records[(records['step'] == step) | records['step'].isna()]
   model, method = point.first
   value = _values(select(records, model=model, method=method), field or point.field, task)
   if point.second:

@@ -5,6 +5,8 @@ from typing import Any
 
 import jax
 from jax import Array
+import numpy as np
+import scipy.special
 
 from experiments.pipeline.downstream import Downstream
 from experiments.settings.grid import Settings
@@ -37,6 +39,13 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
   """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
   gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
   return {name: getattr(gaps[which], what) for name, (which, what) in _MEASURES.items()}
+
+
+def unigram_gap(ideals: Ideals) -> float:
+  """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts only token frequencies."""
+  _, at_mask, _ = ideals
+  probs = np.asarray(at_mask.token_probs, np.float64)[:, 0]
+  return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
 
 
 def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) -> Ideals:

@@ -28,6 +28,7 @@ from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
 from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
+from hmm_jax.models.model import MaskedLM
 from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
@@ -171,9 +172,17 @@ def program(
 
 
 def pretrained_params(
-  settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+  settings: Settings,
+  text: Text,
+  ideals: distance.Ideals,
+  key: Array,
+  directory: pathlib.Path,
+  reporter: Reporter,
+  step: int | None = None,
 ) -> Any:
   """The parameters of the model of `directory`, trained on from its newest checkpoint if there is no model.
+
+  With a `step`, one of `settings.checkpoints` before the last, those after it: training leaves the model of each.
 
   A model that is finished here is written; once there is one, checkpoints are removed unless the settings keep them.
   It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
@@ -189,7 +198,7 @@ def pretrained_params(
   """
   # A finished model is complete, its checksums are written last: to read it needs no lock.
   is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
-  if is_read_only and (kept := models.load(directory, reporter)):
+  if is_read_only and (kept := models.load(directory, reporter, step)):
     return kept[1]
   num_steps, clock = settings.pretrain.num_steps, reporter.clock
   is_past = lambda: clock.is_past(settings.time_budget)
@@ -217,7 +226,31 @@ def pretrained_params(
         raise OutOfTime
     if not settings.keep_checkpoints:
       checkpoints.remove(directory / checkpoints.NAME)
+    if step is not None:
+      found = _early_model(settings, text, key, directory, step, reporter)
   return found[1]
+
+
+def _early_model(
+  settings: Settings, text: Text, key: Array, directory: pathlib.Path, step: int, reporter: Reporter
+) -> tuple[MaskedLM, Any]:
+  """The model after one of `settings.checkpoints` before the last.
+
+  It is trained again, with all others that are missing, if it is corrupt or the pretraining passed it unasked.
+  """
+  early = [each for each in settings.checkpoints if each < settings.pretrain.num_steps]
+  while not (found := models.load(directory, reporter, step)):
+    missing = [each for each in early if not models.is_finished(directory, each)]
+    for each, params in params_along(settings, text, key, missing, reporter):
+      _write_early(settings, directory, each, params)
+  return found
+
+
+def _write_early(settings: Settings, directory: pathlib.Path, step: int, params: Any) -> None:
+  """Write the model after `step` steps; raise Lost."""
+  locks.check_held(directory)
+  card = f'# BERT {directory.name} after {step} steps\n'
+  models.write(directory, tuned_model(settings.bert_module()), params, None, card, step=step)
 
 
 def _trained(
@@ -253,20 +286,20 @@ def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:
 
 
 def params_along(
-  settings: Settings, hmm: Distribution, key: Array, steps: tuple[int, ...], reporter: Reporter
+  settings: Settings, text: Text, key: Array, steps: Sequence[int], reporter: Reporter
 ) -> Iterator[tuple[int, Any]]:
   """The parameters after each of `steps`, ascending multiples of `steps_per_call`, of the pretraining of this key.
 
   They equal those of `pretrained_params` at these steps; nothing is measured or saved.
   """
-  init, key_params, on_corpus = program(settings, hmm, key)
+  init, key_params, on_corpus = program(settings, text, key)
   yield from along(on_corpus(), init(key_params), steps, settings.pretrain.steps_per_call, reporter)
 
 
 def along(
   call: Callable[[TrainState], tuple[TrainState, Array]],
   state: TrainState,
-  steps: tuple[int, ...],
+  steps: Sequence[int],
   steps_per_call: int,
   reporter: Reporter,
 ) -> Iterator[tuple[int, Any]]:
@@ -315,11 +348,14 @@ def train(
         measure_state(state, train_loss=loss)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
-      is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
+      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*settings.checkpoints, p.num_steps)
       if is_kept:
         if not _all_finite(state):
           raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
         locks.check_held(directory)
+        # First the model: a checkpoint says that training has passed the step.
+        if step in settings.checkpoints and step < p.num_steps:
+          _write_early(settings, directory, step, params_here(state))
         # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
       advance(step, note)

@@ -108,12 +108,15 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
     downstream = shared_tasks(trial, distribution)
     with clock.phase('measuring'):
       ideals = _shared('ideals', trial, lambda: distance.ideals_of(trial, distribution, downstream))
-    for name, numbers_by_method in _pending(trial, missing):
-      model, params = _model(folder, name, distribution, ideals, reporter)
+    for name, step, numbers_by_method in _pending(trial, missing):
+      model, params = _model(folder, name, step, distribution, ideals, reporter)
       frozen = tuning.FrozenModel(name, model, params, distribution)
       with clock.phase('measuring'):
         gap = distance.measure(settings, model, params, ideals) if model else distance.UNMEASURED
-        if model and name == 'bert' and settings.shown_texts:
+        if step is not None:
+          reporter.say(f'BERT after {step} steps')
+          gap = {**gap, 'step': step, 'unigram_gap': distance.unigram_gap(ideals)}
+        if model and name == 'bert' and settings.shown_texts and step in (None, settings.pretrain.num_steps):
           trials.keep_texts(folder, texts.shown(settings, distribution, downstream, model, params))
       for method, numbers in numbers_by_method.items():
         with clock.phase('tuning'):
@@ -121,18 +124,26 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
         trials.add(folder, name, method, outcome, gap)
 
 
-def _pending(trial: Trial, missing: list[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
-  """Each model of the settings on which records are missing, with the numbers of their tasks by method."""
+def _pending(trial: Trial, missing: list[Name]) -> Iterator[tuple[str, int | None, dict[str, list[int]]]]:
+  """Each model and step on which records are missing, with the numbers of their tasks by method."""
   for model in trial.settings.tuned_models:
-    tasks = {method: sorted(task for task, *pair in missing if pair == [model, method]) for method in trial.methods}
-    if any(tasks.values()):
-      yield model, {method: numbers for method, numbers in tasks.items() if numbers}
+    for step in trial.settings.steps(model):
+      tasks = {
+        method: sorted(name.task for name in missing if name[1:] == (model, method, step)) for method in trial.methods
+      }
+      if any(tasks.values()):
+        yield model, step, {method: numbers for method, numbers in tasks.items() if numbers}
 
 
 def _model(
-  folder: TrialFolder, name: str, distribution: Distribution, ideals: distance.Ideals, reporter: Reporter
+  folder: TrialFolder,
+  name: str,
+  step: int | None,
+  distribution: Distribution,
+  ideals: distance.Ideals,
+  reporter: Reporter,
 ) -> tuple[MaskedLM | None, Any]:
-  """One of MODELS and its parameters."""
+  """One of MODELS and its parameters, after `step` steps of its pretraining or at its end."""
   trial, settings = folder.trial, folder.trial.settings
   if name == NONE:
     return None, None
@@ -140,11 +151,16 @@ def _model(
     return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), distribution
   if name == 'own':
     return code.own_model(settings.model, distribution, trial.keys().pretraining)
-  return pretraining.tuned_model(settings.bert_module()), _bert(folder, name, distribution, ideals, reporter)
+  return pretraining.tuned_model(settings.bert_module()), _bert(folder, name, step, distribution, ideals, reporter)
 
 
 def _bert(
-  folder: TrialFolder, name: str, distribution: Distribution, ideals: distance.Ideals, reporter: Reporter
+  folder: TrialFolder,
+  name: str,
+  step: int | None,
+  distribution: Distribution,
+  ideals: distance.Ideals,
+  reporter: Reporter,
 ) -> Any:
   """The parameters of one of the BERTs that a trial is tuned on."""
   trial, settings = folder.trial, folder.trial.settings
@@ -159,4 +175,5 @@ def _bert(
   if settings.corpus_file:
     text = data.load(folder.workdir, settings.corpus_file)['tokens']
   key, directory = trial.keys().pretraining, folder.pretrained_directory
-  return pretraining.pretrained_params(settings, text, ideals, key, directory, reporter)
+  early = step if step != settings.pretrain.num_steps else None
+  return pretraining.pretrained_params(settings, text, ideals, key, directory, reporter, early)

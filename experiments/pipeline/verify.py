@@ -91,7 +91,8 @@ def recorded_settings(configs: Sequence[Record], pretrained: str, classes: confi
 def _name(record: Record) -> str:
   """The fields that tell a record from others, as JSON: it may come from anybody, with any values."""
   fields = filter(lambda name: '.' in name, record)
-  return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method', 'own_head', *sorted(fields))])
+  names = 'trial_id', 'task', 'model', 'method', 'step', 'own_head'
+  return json.dumps([record.get(name) for name in (*names, *sorted(fields))])
 
 
 def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:

@@ -19,25 +19,37 @@ from hmm_jax.models.model import MaskedLM
 NAME = 'model'
 
 
+def place(directory: pathlib.Path, step: int | None = None) -> pathlib.Path:
+  """The folder of the finished model of a pretraining, or of the model after `step` steps."""
+  return directory / (NAME if step is None else f'{NAME}_{step}')
+
+
 def write(
-  directory: pathlib.Path, model: BertModel, params: Any, distribution: Any, card: str, reference: str = ''
+  directory: pathlib.Path,
+  model: BertModel,
+  params: Any,
+  distribution: Any,
+  card: str,
+  reference: str = '',
+  step: int | None = None,
 ) -> None:
   """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count.
 
   A model that was pretrained elsewhere has a `reference`, NAME-DIGEST.
   """
-  if locks.may_write(directory / NAME):
+  folder = place(directory, step)
+  if locks.may_write(folder):
     with tempfile.TemporaryDirectory() as local:
       models.save(local, model, params, distribution, card)
       # An object store has no folders, so that nothing there appears whole but a file.
       for name, path in files.tree(pathlib.Path(local)).items():
-        files.write_whole(directory / NAME / name, path.read_bytes())
-    files.write_checksums(directory / NAME, directory.name, reference=reference)
+        files.write_whole(folder / name, path.read_bytes())
+    files.write_checksums(folder, directory.name, reference=reference)
 
 
-def is_finished(directory: pathlib.Path) -> bool:
-  """True if a pretraining has left its model; no other file is opened."""
-  return (directory / NAME / files.CHECKSUMS).exists()
+def is_finished(directory: pathlib.Path, step: int | None = None) -> bool:
+  """True if a pretraining has left its model, or that after `step` steps; no other file is opened."""
+  return (place(directory, step) / files.CHECKSUMS).exists()
 
 
 def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | None:
@@ -62,23 +74,24 @@ def read(folder: pathlib.Path) -> tuple[MaskedLM, Any, Any]:
     return models.load(local)
 
 
-def load(directory: pathlib.Path, reporter: Reporter) -> tuple[MaskedLM, Any] | None:
-  """The model of a pretraining, its parameters on the first device of this host; None if there is none.
+def load(directory: pathlib.Path, reporter: Reporter, step: int | None = None) -> tuple[MaskedLM, Any] | None:
+  """The model of a pretraining, or that after `step` steps, parameters on the first device of this host; None if there
+  is none.
 
   A corrupt one is reported and renamed. All processes call it together. Raises SettingsError, in all, if one of them
   does not see what process 0 sees.
   """
-  folder = directory / NAME
+  folder = place(directory, step)
 
   def is_intact() -> bool:
-    fault = files.fault(folder, directory.name) if is_finished(directory) else None
+    fault = files.fault(folder, directory.name) if is_finished(directory, step) else None
     if fault:
       reporter.say(f'model {folder}: {fault}; renamed to {files.rename_corrupt(folder)}')
-    return is_finished(directory)
+    return is_finished(directory, step)
 
   if not distributed.broadcast_from_process_0(is_intact):
     return None
   valid = 'in a directory that all processes share, such as gs://BUCKET/DIRECTORY'
-  distributed.raise_everywhere(lambda: require(is_finished(directory), 'the model', str(folder), valid))
+  distributed.raise_everywhere(lambda: require(is_finished(directory, step), 'the model', str(folder), valid))
   model, params, _ = read(folder)
   return model, jax.device_put(params, jax.local_devices()[0])

@@ -24,7 +24,7 @@ SCHEMA_VERSION = 2
 _VERSION = 'schema_version'
 # A field of each record of a trial, and those that tell its fits apart at one point.
 _OF_TRIALS = 'trial_id'
-_FIT = (*Point._fields, 'trial', 'task', 'model', 'method')
+_FIT = (*Point._fields, 'trial', 'task', 'model', 'method', 'step')
 # What all settings on record name.
 _NAMES = 'experiment', 'scale'
 # The field of the first settings with the others.

@@ -40,7 +40,7 @@ def state(folder: TrialFolder) -> str:
   missing = folder.missing()
   if not missing:
     return 'done'
-  methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
+  methods = ', '.join(sorted({f'{model} {method}' for _, model, method, _ in missing}))
   left = f'{len(missing)} of {len(folder.paths())}: {methods}'
   holder, renewed = locks.holder(folder.directory), locks.renewed(folder.directory)
   if holder and renewed:

@@ -23,11 +23,12 @@ _ARRAYS = 'arrays_sha256'
 
 
 class Name(NamedTuple):
-  """The name of a record within its trial."""
+  """The name of a record within its trial; `step` is that of BERT's pretraining, None at its end."""
 
   task: int
   model: str
   method: str
+  step: int | None = None
 
 
 def pretrained_folder(settings: Settings, workdir: pathlib.Path) -> pathlib.Path:
@@ -58,14 +59,16 @@ class TrialFolder(NamedTuple):
     settings, directory = self.trial.settings, self.directory
     pairs = itertools.product(sorted(settings.tuned_models), sorted(self.trial.methods))
     fit_ids = {pair: self.trial.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
+    at = {None: ''} | {step: f'-step{step}' for step in settings.checkpoints}
     return {
-      Name(task, model, method): directory / f'{model}-{method}-{fit_id}-task{task}.json'
+      Name(task, model, method, step): directory / f'{model}-{method}-{fit_id}{at[step]}-task{task}.json'
       for task in range(settings.tasks_per_trial)
       for (model, method), fit_id in fit_ids.items()
+      for step in settings.steps(model)
     }
 
   def records(self) -> list[Record]:
-    """The requested records that exist and parse, by task, model and method; other files are ignored."""
+    """The requested records that exist and parse, by task, model, method and step; other files are ignored."""
     intact, trial_id = [], self.trial.id
     for name, path in self.paths().items():
       # Nothing is renamed here: the reader may not hold the lock.
@@ -78,7 +81,8 @@ class TrialFolder(NamedTuple):
 
   def missing(self) -> set[Name]:
     """The requested names without a record that parses."""
-    return self.paths().keys() - {Name(*(record[field] for field in Name._fields)) for record in self.records()}
+    found = {Name(one['task'], one['model'], one['method'], one.get('step')) for one in self.records()}
+    return self.paths().keys() - found
 
   def absent(self) -> list[Name]:
     """The requested names without a file; no file is opened."""
@@ -89,7 +93,8 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   """A record. Raises FileNotFoundError if there is none, and Corrupt if it failed its checksum or belongs to another
   trial."""
   record = files.read_sealed(path, **{_ARRAYS: str})
-  if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items():
+  # A record without a step does not say so.
+  if not {**name._asdict(), 'trial_id': trial_id}.items() <= {'step': None, **record}.items():
     raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')
   return record
 
@@ -167,16 +172,17 @@ def recording_time(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
       files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
 
 
-def add(
-  folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, float | None]
-) -> None:
-  """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
+def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, Any]) -> None:
+  """Write the record of each task that one method was tuned on, its arrays first; raise Lost.
+
+  `gap` has the step of pretraining, if any, beside the fields of `distance.measure`.
+  """
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
   for tuned in outcome:
-    name = Name(tuned.task, model, method)
+    name = Name(tuned.task, model, method, gap.get('step'))
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
-    record |= {'trial': trial.number, **name._asdict()}
+    record |= {'trial': trial.number, 'task': tuned.task, 'model': model, 'method': method}
     # A tuned method may have taken hours, in which the lock was lost.
     locks.check_held(folder.directory)
     environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))

@@ -92,6 +92,9 @@ class Settings(groups.Experiment):
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
+  checkpoints: tuple[int, ...] = setting(
+    'pretraining steps after which the methods are tuned on BERT; (): the last', may_be_empty=True, earlier=()
+  )
   keep_checkpoints: bool = setting('keep the checkpoints of a pretraining whose model is finished', earlier=False)
   time_budget: float = setting(
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
@@ -123,10 +126,16 @@ class Settings(groups.Experiment):
     valid = "without 'other_bert' if distribution is set: it has a single draw"
     self.require('models', not (given and 'other_bert' in self.models), valid)
     self.require('corpus_file', given or not self.corpus_file, "'' unless distribution gives the law of the corpus")
-    is_one = 'bert' in self.models and 'other_bert' not in self.models
-    self.require(
-      'pretrained_from', is_one or not self.pretrained_from, "'' unless models has 'bert' and no 'other_bert'"
+    is_one = 'bert' in self.models and 'other_bert' not in self.models and not self.checkpoints
+    valid = "'' unless models has 'bert' and no 'other_bert', and checkpoints is ()"
+    self.require('pretrained_from', is_one or not self.pretrained_from, valid)
+    p = self.pretrain
+    valid = (
+      f'ascending multiples of pretrain.steps_per_call, {p.steps_per_call}, up to pretrain.num_steps, {p.num_steps}'
     )
+    passed = range(0, p.num_steps + 1, p.steps_per_call)
+    are_passed = all(step in passed for step in self.checkpoints)
+    self.require('checkpoints', are_passed and [*self.checkpoints] == sorted(self.checkpoints), valid)
     by_size, count = self.num_trials_by_size, len(self.num_states)
     is_whole = len(by_size) == count and max(by_size) == self.num_trials
     valid = f'(), or {count} numbers with maximum num_trials, {self.num_trials}'
@@ -197,6 +206,10 @@ class Settings(groups.Experiment):
   def tuned_models(self) -> tuple[str, ...]:
     """The models to tune on, and 'none', the model name of methods that need no model."""
     return tuple(dict.fromkeys((*self.models, NONE)))
+
+  def steps(self, model: str) -> tuple[int | None, ...]:
+    """The steps of pretraining at which methods are tuned on one of MODELS; None: its end, or it has none."""
+    return self.checkpoints if model == 'bert' and self.checkpoints else (None,)
 
   def tuning(self, method: str) -> groups.TuneSettings:
     """The tuning settings of one of METHODS that has a schedule."""

@@ -20,7 +20,7 @@ class EndPoint(Group):
   field: str = setting('field of records of the first fit', earlier='accuracy')
   second_field: str = setting("likewise of the second; '': the same", earlier='')
   times: float = setting('factor of the second', earlier=1.0)
-  step: int = setting('pretraining step that the fits read; 0: any', earlier=0, least=0)
+  step: int = setting('pretraining step that the fits read; 0: the last', earlier=0, least=0)
   above: tuple[float, ...] = setting(
     'lower end of the expected range; (): none', earlier=(), least=-100, most=100, may_be_empty=True
   )

@@ -36,22 +36,7 @@ class BenchmarkSettings(Settings):
     require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', the optimiser of every library")
 
 
-class PlateauSettings(Settings):
-  """The settings of prompt_vs_head, and where its pretrainings are looked at."""
-
-  checkpoints: tuple[int, ...] = setting('pretraining steps after which the methods are tuned on BERT', least=0)
-
-  def check_fields(self) -> None:
-    super().check_fields()
-    require(self.models == ('bert',), 'models', self.models, "('bert',), the only pretrained model")
-    require_drawn_hmms(self)
-    steps, each = self.checkpoints, self.pretrain.steps_per_call
-    fits = steps == tuple(sorted(steps)) and steps[-1] == self.pretrain.num_steps
-    valid = f'ascending multiples of pretrain.steps_per_call, {each}, that end with pretrain.num_steps'
-    require(fits and not any(step % each for step in steps), 'checkpoints', steps, valid)
-
-
-class BeliefSettings(PlateauSettings):
+class BeliefSettings(Settings):
   """The settings of prompt_vs_head, the HMMs whose beliefs are probed beside mess3 and a memory, and the texts."""
 
   num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=1024, may_repeat=True)
@@ -63,6 +48,7 @@ class BeliefSettings(PlateauSettings):
 
   def check_fields(self) -> None:
     super().check_fields()
+    require_drawn_hmms(self)
     pairs = set(zip(self.num_states, self.temperatures))
     fits = len(pairs) == len(self.num_states) == len(self.temperatures)
     require(fits, 'temperatures', self.temperatures, f'one for each of num_states, {self.num_states}, no pair twice')

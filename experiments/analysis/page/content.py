@@ -17,7 +17,7 @@ from experiments.settings.grid import Point
 # More records are shown as means.
 MOST_RECORDS = 3000
 # Columns of which there are means, and those that number records, of which there are none.
-_MEANS_BY = (*Point._fields, 'part', 'model', 'method')
+_MEANS_BY = (*Point._fields, 'part', 'model', 'method', 'step')
 _NUMBERS = ('schema_version', 'seed', 'trial', 'task')
 # Columns whose empty cells repeat the cell above.
 _REPEATED = ('contrast',)
@@ -67,7 +67,7 @@ def records_table(records: pd.DataFrame) -> Table:
   title = f'{len(records)} records'
   shown = records.loc[:, ~records.map(lambda value: isinstance(value, (dict, list))).any()]
   if len(shown) > MOST_RECORDS:
-    groups = shown.groupby([name for name in (*_MEANS_BY, *varied(shown)) if name in shown], sort=False)
+    groups = shown.groupby([name for name in (*_MEANS_BY, *varied(shown)) if name in shown], sort=False, dropna=False)
     means = groups.mean(numeric_only=True).drop(columns=[*_NUMBERS], errors='ignore')
     shown, title = means.assign(records=groups.size()).reset_index(), f'Means of {title}'
   differs = (shown.nunique(dropna=False) > 1) | (len(shown) == 1)

@@ -1,0 +1,116 @@
+"""Methods along the pretraining of BERTs, which begins on a plateau: BERT predicts token frequencies."""
+
+from matplotlib.figure import Figure
+import numpy as np
+import pandas as pd
+
+from experiments.analysis import figures as figures_lib, grid_tables, plans
+from experiments.analysis.statistics import interval, percent
+from experiments.analysis.tables import lead, means, proportion, select, Table, table, varied
+from experiments.settings.grid import Settings
+from experiments.settings.methods import METHODS, NONE
+from experiments.studies import grids
+
+# A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
+LEFT = 0.5
+_READERS = ('table', 'tokens')
+_HMM = ['num_states', 'trial']
+_LABELS = {name: method.label for name, method in METHODS.items()}
+_HEADINGS = _LABELS | {'num_states': '|H|', 'trial': 'HMM', 'kl_at_mask': 'KL', 'unigram_gap': 'unigram gap'}
+_TITLES = {
+  'left': 'BERTs whose KL at the [MASK] ends below half of the unigram gap, percent [95%]',
+  'ends': 'After the last step: KL and unigram gap in nats, test accuracy in percent',
+  'along': 'Along pretraining: test accuracy in percent, mean [95% interval over HMMs]',
+  'lead': 'Lead over the best reader without a model in points, mean ± 95% over HMMs; KL as a share of the unigram gap',
+}
+
+
+def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
+  """All tables, only from records."""
+  if not _are_along(records, settings):
+    return grids.tables(records, settings)
+  steps, readers = on_bert(records)
+  last = pd.concat([select(steps, step=steps['step'].max()), readers])
+  ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
+  has_left = ends.pop('gap_share') < LEFT
+  accuracies = means(
+    _with_majority(last), _HMM, 'accuracy', [], lambda values: f'{100 * values.mean():.1f}', ['method']
+  )
+  frames = {
+    'left': has_left.groupby(level='num_states').agg(proportion).to_frame('left the plateau'),
+    'ends': ends.map('{:.3f}'.format).join(accuracies),
+  }
+  at = ['num_states', 'step']
+  shares = steps.groupby([*at, 'trial'])['gap_share'].first().groupby(level=at)
+  kl = pd.DataFrame({'n': shares.size(), 'KL, % of gap': (100 * shares.mean()).map('{:.1f}'.format)})
+  frames['along'] = kl.join(means(_with_majority(steps), at, 'accuracy', ['trial'], percent, ['method']))
+  if len(readers):
+    frames['lead'] = kl.join(means(steps, at, 'lead', ['trial'], interval, ['method']))
+  made = {name: table(_TITLES[name], frame.reset_index().rename(columns=_HEADINGS)) for name, frame in frames.items()}
+  return plans.tables(grids.plan_of(settings), grid_tables.prepared(_of_grid(records))) | made
+
+
+def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
+  """The figure of accuracies, or of leads, only from records."""
+  if not _are_along(records, settings):
+    return grids.figures(records, settings)
+  steps, _ = on_bert(records)
+  steps = steps.assign(accuracy=100 * steps['accuracy'], majority=100 * steps['majority_accuracy'], none=0.0)
+  if settings.experiment == 'hard_tasks':
+    return {'lead': _draw(steps, settings, 'lead', 'lead (points)', 'none', 'best reader without a model')}
+  return {'plateau': _draw(steps, settings, 'accuracy', 'test accuracy (%)', 'majority', 'majority class')}
+
+
+def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
+  """True for records along pretrainings on HMMs at one setting; all others are shown as those of any grid."""
+  has_steps = 'step' in records and records['step'].notna().any()
+  return has_steps and not varied(records) and not any(settings.memory.sizes)
+
+
+def _of_grid(records: pd.DataFrame) -> pd.DataFrame:
+  """The records with the columns of a grid that earlier versions of these experiments did not record."""
+  model = np.where(records['method'].isin(_READERS), NONE, 'bert')
+  columns = {'memory_size': 0, 'num_cells': 0, 'model': model, 'validation_accuracy': np.nan}
+  absent = {name: values for name, values in columns.items() if name not in records}
+  return records.assign(**absent).dropna(subset='method')
+
+
+def on_bert(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """The records of methods on BERT at a step, and those of readers without a model.
+
+  `gap_share` is KL as a share of the unigram gap, `lead` the points above the best of the readers on the same task.
+  """
+  # Earlier versions also recorded KL alone, without a method.
+  steps = records.dropna(subset=['step', 'method'])
+  readers = records[records['method'].isin(_READERS)]
+  leads = 100 * lead(steps, readers, [*_HMM, 'task'])
+  return steps.assign(gap_share=steps['kl_at_mask'] / steps['unigram_gap'], lead=leads), readers
+
+
+def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
+  """The records, and the majority class as a method more."""
+  return pd.concat([rows, rows.assign(method='majority', accuracy=rows['majority_accuracy'])])
+
+
+@figures_lib.styled
+def _draw(steps: pd.DataFrame, settings: Settings, field: str, label: str, level: str, of_level: str) -> Figure:
+  """A field against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean of `level`."""
+  counts = steps.groupby('num_states')['trial'].nunique()
+  figure, panels = figures_lib.panels(settings.figure, len(counts), sharex=True)
+  for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
+    for method, rows in of_size.groupby('method'):
+      marks = rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
+      style = figures_lib.style_of(method) | dict(linestyle='', markersize=4, markerfacecolor='none')
+      axes.plot(100 * marks['gap_share'], marks[field], label=_LABELS[method], **style)
+    axes.axhline(of_size[level].mean(), color='0.45', linestyle='-.', label=of_level)
+    axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
+    axes.xaxis.set_inverted(True)
+  panels[0].set_ylabel(label)
+  title = f'{label.partition(" (")[0]} along pretraining'.capitalize()
+  over = f'a mark for each HMM and step, n = {counts.min()} to {counts.max()}'
+  figures_lib.finish(figure, steps, title, over)
+  return figure
+
+
+STUDY = grids.STUDY._replace(tables=tables, figures=figures)
