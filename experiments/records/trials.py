@@ -172,9 +172,7 @@ def recording_time(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
       files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
 
 
-def add(
-  folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, Any]
-) -> None:
+def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, Any]) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost.
 
   `gap` has the step of pretraining, if any, beside the fields of `distance.measure`.
