@@ -13,9 +13,10 @@ from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 from experiments.studies import end_points, grids
 
-# A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
-LEFT = 0.5
-_HMM = ['num_states', 'trial']
+# A BERT has left the plateau if its KL at the [MASK] is below this percentage of the unigram gap.
+LEFT = 50
+_HMM, _AT_STEP = ['num_states', 'trial'], ['num_states', 'trial', 'step']
+_ROW = ['num_states', 'step']
 _LABELS = {name: method.label for name, method in METHODS.items()}
 _HEADINGS = _LABELS | {'num_states': '|H|', 'trial': 'HMM', 'kl_at_mask': 'KL', 'unigram_gap': 'unigram gap'}
 _TITLES = {
@@ -35,21 +36,22 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """All tables, only from records."""
   if not _are_along(records, settings):
     return grids.tables(records, settings)
-  steps, readers = on_bert(records)
-  last = pd.concat([select(steps, step=steps['step'].max()), readers])
+  rows = means(records)
+  steps = rows.dropna(subset='step')
+  last = rows[rows['step'].isna() | (rows['step'] == rows['step'].max())]
   ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
   has_left = ends.pop('gap_share') < LEFT
-  percents = _percents(_with_majority(last), 'accuracy', _HMM)
+  at_end = _with_majority(last).pivot_table('accuracy', _HMM, 'method', sort=False)
   frames = {
     'left': has_left.groupby(level='num_states').agg(share).to_frame('left the plateau'),
-    'ends': ends.map('{:.3f}'.format).join(percents.map('{:.1f}'.format, na_action='ignore')),
+    'ends': ends.map('{:.3f}'.format).join(at_end.map('{:.1f}'.format, na_action='ignore')),
     'along': _by_step(_with_majority(steps), 'accuracy', percent_interval),
   }
   if settings.experiment == 'hard_tasks':
-    frames['lead'] = _by_step(steps, 'lead', mean_interval)
+    frames['lead'] = _by_step(steps, 'gain', mean_interval)
     # The plan is of another learning rate.
     if settings.scale != 'full_rate':
-      frames['end_points'] = _end_points(steps, readers)
+      frames['end_points'] = _end_points(steps)
   return {name: table(_TITLES[name], frame.reset_index().rename(columns=_HEADINGS)) for name, frame in frames.items()}
 
 
@@ -57,53 +59,48 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   """The figure of accuracies, or of leads, only from records."""
   if not _are_along(records, settings):
     return grids.figures(records, settings)
-  steps, _ = on_bert(records)
   if settings.experiment == 'hard_tasks':
-    return {'lead': _draw(steps, settings, 'lead', 'lead (points)', 'no_lead', 'best reader without a model')}
-  return {'plateau': _draw(steps, settings, 'accuracy', 'test accuracy (%)', 'majority_accuracy', 'majority class')}
+    return {'lead': _draw(records, settings, 'gain', 'lead (points)', 'no_gain', 'best reader without a model')}
+  return {'plateau': _draw(records, settings, 'accuracy', 'test accuracy (%)', 'majority_accuracy', 'majority class')}
 
 
 def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
   """True for records along pretrainings on HMMs at one setting; all others are shown as those of any grid."""
-  has_steps = 'step' in records and records['step'].notna().any()
+  has_steps = 'step' in records and records['step'].any()
   return has_steps and not varied(records) and not any(settings.memory.sizes)
 
 
-def on_bert(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-  """The records of methods on BERT at a step, and those of readers without a model.
+def means(records: pd.DataFrame) -> pd.DataFrame:
+  """The means over tasks of each HMM in percent, of methods on BERT at each step and of readers without a model.
 
-  `gap_share` is KL as a share of the unigram gap, `lead` the accuracy minus the best of the readers on the same task.
+  `gap_share` is KL in percent of the unigram gap, `gain` the accuracy minus that of the best reader on the same task,
+  `clear_gain` that without near ties, NaN if records lack it.
   """
   # Earlier versions also recorded KL alone, without a method.
-  steps = records.dropna(subset=['step', 'method'])
-  readers = records[records['method'].isin(['table', 'tokens'])]
-  fields = {'lead': lead(steps, readers, [*_HMM, 'task']), 'no_lead': 0.0}
-  return steps.assign(gap_share=steps['kl_at_mask'] / steps['unigram_gap'], **fields), readers
+  steps, readers = records.dropna(subset=['step', 'method']), records[records['method'].isin(['table', 'tokens'])]
+  rows = pd.concat([steps, readers]).assign(no_gain=0.0, gap_share=lambda of: of['kl_at_mask'] / of['unigram_gap'])
+  for gain, field in {'gain': 'accuracy', 'clear_gain': 'clear_accuracy'}.items():
+    rows[gain] = lead(rows, readers, [*_HMM, 'task'], field) if field in rows else np.nan
+  found = rows.groupby([*_AT_STEP, 'method'], sort=False, dropna=False).mean(numeric_only=True)
+  found[['accuracy', 'majority_accuracy', 'gap_share', 'gain', 'clear_gain']] *= 100
+  return found.reset_index()
 
 
 def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
-  """The records, and the majority class as a method more."""
-  return pd.concat([rows, rows.assign(method='majority', accuracy=rows['majority_accuracy'])])
-
-
-def _percents(rows: pd.DataFrame, field: str, index: list[str]) -> pd.DataFrame:
-  """The mean of a field in percent at each value of `index`, a column for each method."""
-  return 100 * rows.pivot_table(field, index, 'method', sort=False)
+  """The rows, and the majority class as a method more."""
+  of_hmms = rows.drop_duplicates(_AT_STEP)
+  return pd.concat([rows, of_hmms.assign(method='majority', accuracy=of_hmms['majority_accuracy'])])
 
 
 def _by_step(rows: pd.DataFrame, field: str, interval: Callable[[pd.Series], Interval]) -> pd.DataFrame:
   """A row for each |H| and step: the number of HMMs, KL, and the interval of each method's field."""
-  hmm, at = ['num_states', 'trial', 'step'], ['num_states', 'step']
-  shares = rows.groupby(hmm)['gap_share'].first().groupby(level=at)
-  kl = 100 * shares.mean()
-  cells = _percents(rows, field, hmm).groupby(level=at).agg(lambda values: str(interval(values.dropna())))
-  return pd.DataFrame({'n': shares.size(), 'KL, % of gap': kl.map('{:.1f}'.format)}).join(cells)
+  kl = rows.drop_duplicates(_AT_STEP).groupby(_ROW)['gap_share']
+  cells = rows.pivot_table(field, _ROW, 'method', lambda values: str(interval(values)), sort=False)
+  return pd.DataFrame({'n': kl.size(), 'KL, % of gap': kl.mean().map('{:.1f}'.format)}).join(cells)
 
 
-def _end_points(steps: pd.DataFrame, readers: pd.DataFrame) -> pd.DataFrame:
+def _end_points(steps: pd.DataFrame) -> pd.DataFrame:
   """A row for each method and |H| after the last step, and one for point 13."""
-  clear_lead = lead(steps, readers, [*_HMM, 'task'], 'clear_accuracy')
-  steps = steps.assign(gain=100 * steps['lead'], clear_gain=100 * clear_lead)
   early = select(steps, method=_PRIMARY, step=steps['step'].min())
   rows = [_row('13', early)] if len(early) else []
   for of, fit in steps.groupby(['method', 'num_states']):
@@ -113,7 +110,7 @@ def _end_points(steps: pd.DataFrame, readers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row(point: str, rows: pd.DataFrame) -> dict[str, str]:
-  """The row of an end point, whose records are of one method and step."""
+  """The row of an end point, which is of one method and step."""
   method, step = rows[['method', 'step']].iloc[0]
   return end_points.row(point, f'lead of {_LABELS[method]}, step {step:g}', rows)
 
@@ -134,33 +131,32 @@ def crossing(fit: pd.DataFrame) -> float:
   The points of the line are HMMs at steps. NaN for fewer than three, if leads do not fall as KL grows, or if the line
   is below 0 at a KL of 0.
   """
-  points = fit.groupby(['trial', 'step'])[['gap_share', 'lead']].mean()
-  if len(points) < 3:
+  if len(fit) < 3:
     return np.nan
-  slope, at_zero = np.polyfit(points['gap_share'], points['lead'], 1)
-  return -100 * at_zero / slope if slope < 0 <= at_zero else np.nan
+  slope, at_zero = np.polyfit(fit['gap_share'], fit['gain'], 1)
+  return -at_zero / slope if slope < 0 <= at_zero else np.nan
 
 
 @figures_lib.styled
 def _draw(
-  steps: pd.DataFrame, settings: Settings, field: str, label: str, level: str, of_level: str
+  records: pd.DataFrame, settings: Settings, field: str, label: str, level: str, of_level: str
 ) -> matplotlib.figure.Figure:
   """A field against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean of `level`."""
+  steps = means(records).dropna(subset='step')
   counts = steps.groupby('num_states')['trial'].nunique()
   figure, panels = figures_lib.panels(settings.figure, len(counts), sharex=True)
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
-      means = 100 * rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
       style = figures_lib.style_of(method) | dict(linestyle='', markersize=4, markerfacecolor='none')
-      axes.plot(means['gap_share'], means[field], label=_LABELS[method], **style)
-    axes.axhline(100 * of_size[level].mean(), color='0.45', linestyle='-.', label=of_level)
-    axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+      axes.plot(rows['gap_share'], rows[field], label=_LABELS[method], **style)
+    axes.axhline(of_size[level].mean(), color='0.45', linestyle='-.', label=of_level)
+    axes.axvline(LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
     axes.xaxis.set_inverted(True)
   panels[0].set_ylabel(label)
   title = f'{label.partition(" (")[0]} along pretraining'.capitalize()
   counted = figures_lib.counted(counts, 'HMMs', spread=False)
-  figures_lib.finish(figure, steps, title, counted, 'a mark for each HMM and step')
+  figures_lib.finish(figure, records, title, counted, 'a mark for each HMM and step')
   return figure
 
 

@@ -2,15 +2,14 @@
 
 import shutil
 
-from conftest import assert_same_bits
 import numpy as np
 import pytest
 from run_cases import flip, pretraining_settings, QUIET
 from schema_cases import kinds_of
 import scipy.stats
 
-from experiments.pipeline import distance, pretraining, sweep, trial as trial_lib, verify
-from experiments.records import checkpoints, files, models, results
+from experiments.pipeline import distance, pretraining, sweep, verify
+from experiments.records import checkpoints, files, results
 from experiments.settings.fields import SettingsError
 from hmm_jax.models.bayes_gap import Ideal
 
@@ -69,16 +68,6 @@ def test_the_last_step_is_that_of_a_trial_without_steps(finished, workdir):
   """They are one trial: the model is found, and only the head is tuned."""
   plain = _run(workdir, checkpoints=())
   assert plain.trial.id == finished.trial.id and _arrays(plain) == {None: _arrays(finished)[8]}
-
-
-@pytest.mark.slow
-def test_the_model_of_a_step_is_that_of_its_pretraining(finished):
-  trial = finished.trial
-  with trial_lib.precisely():
-    hmm, _ = trial_lib.draw(trial)
-    ((_, params),) = pretraining.params_along(trial.settings, hmm, trial.keys().pretraining, (4,), QUIET)
-  _, kept = models.load(finished.pretrained_directory, QUIET, 4)
-  assert_same_bits(kept, params)
 
 
 @pytest.mark.slow
