@@ -40,7 +40,9 @@ def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch
   monkeypatch.setattr(trial_lib.pretraining, 'chunked_corpus', any_tokens)
   ((_, start),) = trial_lib.pretraining.params_along(trial.settings, None, trial.keys().pretraining, (0,), QUIET)
   jax.tree.map(
-    np.testing.assert_array_equal, trial_lib._bert(TrialFolder(trial, tmp_path), 'untrained', None, None, QUIET), start
+    np.testing.assert_array_equal,
+    trial_lib._bert(TrialFolder(trial, tmp_path), 'untrained', None, None, None, QUIET),
+    start,
   )
 
 
@@ -52,7 +54,7 @@ def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypa
   monkeypatch.setattr(distance, 'ideals_of', lambda *given: given)
   monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given[1:5])
   trial = another.trial
-  given = trial_lib._bert(one, 'other_bert', 'own', None, QUIET)
+  given = trial_lib._bert(one, 'other_bert', None, 'own', None, QUIET)
   assert given == (trial, (trial, trial, 'texts'), trial.keys().pretraining, another.pretrained_directory)
 
 

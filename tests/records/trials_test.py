@@ -7,11 +7,11 @@ from run_cases import add_record, cut, flip
 from settings_cases import settings_of
 
 from experiments.records import files, trials
-from experiments.records.trials import TrialFolder
+from experiments.records.trials import Name, TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 
-HEAD = (0, 'exact', 'head')
+HEAD = Name(0, 'exact', 'head')
 
 
 class _Said(list):
@@ -31,7 +31,7 @@ def _folder(workdir, **changes):
 
 
 def _names(records):
-  return [(record['task'], record['model'], record['method']) for record in records]
+  return [Name(record['task'], record['model'], record['method']) for record in records]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_records_are_those_that_are_asked_for(tmp_path):
   for model in ('bert', 'exact'):
     for method in ('head', 'prompt'):
       add_record(every, model, method, (0, 1))
-  assert _names(fewer.records()) == [(0, 'bert', 'head'), HEAD]
-  missing = {(0, 'exact', 'oracle_prompt'), (0, 'bert', 'finetune'), (0, 'none', 'table')}
+  assert _names(fewer.records()) == [Name(0, 'bert', 'head'), HEAD]
+  missing = {Name(0, *fit) for fit in (('exact', 'oracle_prompt'), ('bert', 'finetune'), ('none', 'table'))}
   assert fewer.missing() == missing == set(fewer.absent())
   assert len(every.records()) == 8 and not every.missing()
 
@@ -68,7 +68,7 @@ def test_another_fit_is_another_record(tmp_path):
   )
   for method in methods:
     add_record(one, method=method)
-  assert one.trial.id == other.trial.id and other.missing() == {(0, 'exact', 'head_converged')}
+  assert one.trial.id == other.trial.id and other.missing() == {Name(0, 'exact', 'head_converged')}
   add_record(other, method='head_converged')
   assert not one.missing() and not other.missing()
 
@@ -121,7 +121,7 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(folder, suffi
     assert missing == {HEAD} == folder.missing() and str(path) in said
     assert {one.name for one in folder.directory.glob('*.corrupt*')} == renamed
     add_record(folder)
-    assert _names(folder.records()) == [HEAD, (0, 'exact', 'prompt')]
+    assert _names(folder.records()) == [HEAD, Name(0, 'exact', 'prompt')]
 
 
 def test_a_record_of_another_trial_is_made_again(folder):

@@ -23,7 +23,7 @@ POINT = Point(4)
     ('next_token', {'downstream__label_state': 'silent'}, "downstream.label_state is 'silent'; valid is 'first' if"),
     ('next_token', {'downstream__num_positions': 8}, 'downstream.num_positions is 8; valid is 0 if'),
     ('next_token', {'bert__attention': 'cudnn'}, "bert.causal is True; valid is False if attention is 'cudnn'"),
-    ('plateau', {'downstream__hidden': 'last'}, "downstream.hidden is 'last'; valid is 'first': the study"),
+    ('belief_states', {'downstream__hidden': 'last'}, "downstream.hidden is 'last'; valid is 'first': the study"),
   ),
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(experiment, changes, sentence):
