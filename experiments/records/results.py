@@ -240,8 +240,8 @@ def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field but those of running, in words, by its dotted name."""
   several = [dict(lists.flat(content)) for content in configs]
   names = [name for name in dict.fromkeys(itertools.chain(*several)) if name.split('.')[0] not in lists.OF_RUNNING]
-  plain = lambda value: str([*value] if isinstance(value, tuple) else value)
-  return {name: [*dict.fromkeys(plain(one[name]) for one in several if name in one)] for name in names}
+  word = lambda value: json.dumps(value) if isinstance(value, tuple) else str(value)
+  return {name: [*dict.fromkeys(word(one[name]) for one in several if name in one)] for name in names}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:

@@ -19,43 +19,57 @@ _MOST_COMMANDS = 10
 def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tuple[list[Table], list[str]]:
   """The tables that have rows, and the commands that make the records."""
   experiment, configs = settings.experiment, results.configs(workdir)
-  changed = changed_settings(experiment, configs) if configs else {}
+  changed = [
+    {'field': name, 'default': _cell(default), 'here': _cell(here)}
+    for name, (default, here) in changed_settings(experiment, configs).items()
+  ]
+  failed = [
+    {'trial': path.name, **failure}
+    for path in files.entries(workdir / 'trials')
+    if (failure := failures.read(path, None))
+  ]
   made = environment.load(workdir, records.to_dict('records'))
-  trials = {path.name: failures.read(path, None) for path in files.entries(workdir / 'trials')}
-  failed = [{'trial': name, **failure} for name, failure in trials.items() if failure]
-  tables = {
-    'Settings that differ from the defaults of the experiment': pd.DataFrame(
-      {name: [', '.join(value or "''" for value in some) for some in both] for name, both in changed.items()},
-      ['default', 'here'],
-    ).T,
-    'Environments of the records': pd.json_normalize([*made.values()]).set_axis([*made]).T,
-    'Failed trials': pd.DataFrame(failed, columns=['trial', 'label', 'error', 'when']).set_index('trial'),
+  shown = {
+    'Settings that differ from the defaults of the experiment': pd.DataFrame(changed),
+    'Environments of the records': pd.json_normalize([*made.values()]).set_axis([*made]).T.reset_index(names=''),
+    'Failed trials': pd.DataFrame(failed, columns=['trial', 'label', 'error', 'when']),
   }
-  shown = [table(title, rows.reset_index(names=''), num_texts=9) for title, rows in tables.items() if len(rows)]
-  return shown, commands(experiment, configs, str(workdir), lists.is_grid(settings))
+  tables = [table(title, rows, num_texts=9) for title, rows in shown.items() if len(rows)]
+  return tables, commands(experiment, configs, str(workdir), lists.is_grid(settings))
+
+
+def _cell(values: Sequence[str]) -> str:
+  return ', '.join(value or "''" for value in values)
 
 
 def changed_settings(experiment: str, configs: Sequence[dict[str, Any]]) -> dict[str, tuple[list[str], list[str]]]:
-  """The default and the distinct values on record of each field that differs from its default, in words."""
+  """The default and the values on record of each field that differs from its default at the scale of the first."""
+  if not configs:
+    return {}
   shipped, scale = config_lib.shipped(experiment), configs[0]['scale']
   config = config_lib.at_scale(shipped, scale if scale in config_lib.scales(shipped) else None)
   default = results.values([json.loads(json.dumps(config.to_dict()))])
   recorded = results.values(configs)
-  return {name: (default.get(name, []), some) for name, some in recorded.items() if some != default.get(name)}
+  return {name: (default.get(name, []), here) for name, here in recorded.items() if here != default.get(name)}
 
 
 def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str, takes_lists: bool) -> list[str]:
-  """The commands that make the records: one if lists of values give all settings, or else one for each."""
+  """The commands that make the records: one if lists of values give all settings, else one for each of the first."""
   if not configs:
     return []
-  changed = {name: some for name, (_, some) in changed_settings(experiment, configs).items()}
-  are_lists = all(lists.is_column(name) and some[0][:1] != '[' for name, some in changed.items() if len(some) > 1)
-  is_one_name = all(',' not in value for some in changed.values() for value in some if len(some) > 1)
-  is_product = takes_lists and are_lists and is_one_name and math.prod(map(len, changed.values())) == len(configs)
-  if len(configs) > 1 and not is_product:
+  changed = {name: here for name, (_, here) in changed_settings(experiment, configs).items()}
+  if len(configs) > 1 and not (takes_lists and _is_product(changed, len(configs))):
     return [line for one in configs[:_MOST_COMMANDS] for line in commands(experiment, [one], workdir, takes_lists)]
   words = [f'--config={experiment}:{configs[0]["scale"]}', f'--workdir={workdir}']
-  # A tuple with single quotes would need five of them for each in a shell.
-  unquoted = lambda text: text.replace("'", '"') if text[:1] == '[' else text
-  words += [f'--config.{name}={",".join(map(unquoted, some))}' for name, some in changed.items()]
+  words += [f'--config.{name}={",".join(values)}' for name, values in changed.items()]
   return ['python -m experiments.main ' + shlex.join(words)]
+
+
+def _is_product(changed: dict[str, list[str]], count: int) -> bool:
+  """True if the values make so many points, and a list on the command line can hold those of each field."""
+  several = {name: values for name, values in changed.items() if len(values) > 1}
+  for name, values in several.items():
+    # A tuple takes no list, and the values of a list are not empty and have no commas.
+    if not lists.is_column(name) or any(value[:1] in ('', '[') or ',' in value for value in values):
+      return False
+  return math.prod(len(values) for values in several.values()) == count

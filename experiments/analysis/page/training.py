@@ -1,6 +1,5 @@
 """The curves of pretraining, from the metrics beside the pretrained models."""
 
-from collections.abc import Iterator
 import contextlib
 import pathlib
 from typing import Any
@@ -14,34 +13,40 @@ from experiments.records import files, trials
 from experiments.settings import lists
 
 _PANELS = {'mlm_loss': 'training loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
+# More have no place in a legend.
+_MOST_LINES = 20
 
 
 @figures_lib.styled
 def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict[str, matplotlib.figure.Figure]:
-  """Loss and KL against the step, a line per distribution, the mean over its models; {} without metrics on file."""
-  found = list(_metrics(records, settings, workdir)) if 'pretraining_id' in records else []
-  if not found:
+  """Loss and KL against the step, a line per distribution, the mean over its models; {} without metrics on file.
+
+  Of very many distributions the first are shown.
+  """
+  lines = _metrics(records, settings, workdir) if 'pretraining_id' in records else {}
+  if not lines:
     return {}
   figure, panels = figures_lib.panels(settings.figure, 2, sharey=False)
   for axes, (field, label) in zip(panels, _PANELS.items()):
-    lines = pd.concat(found).groupby('line', sort=False)
-    for (name, rows), style in zip(lines, matplotlib.rcParams['axes.prop_cycle']()):
+    for (name, rows), style in zip(lines.items(), matplotlib.rcParams['axes.prop_cycle']()):
       samples = {float(step): values.to_numpy() for step, values in rows.groupby('step')[field]}
-      figures_lib.draw_line(axes, samples, str(name), style, interval=statistics.mean_interval)
+      figures_lib.draw_line(axes, samples, name, style, interval=statistics.mean_interval)
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
   figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
   return {'training': figure}
 
 
-def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> Iterator[pd.DataFrame]:
-  """The metrics of each pretrained model that the records name and the folder has intact."""
+def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict[str, pd.DataFrame]:
+  """The metrics of the models of each distribution that the records name and the folder has intact, by its label."""
   # An id in a record, which may come from anybody, must not choose a path.
   folders = files.entries(trials.pretrained_folder(settings, workdir))
   paths = {path.name: path / 'metrics.jsonl' for path in folders}
   of_bert = statistics.select(records, model='bert').drop_duplicates('pretraining_id')
-  for place, rows in statistics.by_place(of_bert).items():
-    line = f'{place.point} {lists.text(dict(place.values))}'.strip()
-    for name in rows['pretraining_id']:
-      with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
-        metrics = pd.DataFrame(files.read_json_lines(paths[name]))
-        yield metrics[['step', *_PANELS]].astype(float).assign(line=line)
+  found = dict[str, pd.DataFrame]()
+  for place, rows in [*statistics.by_place(of_bert).items()][:_MOST_LINES]:
+    with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
+      on_file = [paths[name] for name in rows['pretraining_id'] if name in paths]
+      metrics = [row for path in on_file for row in files.read_json_lines(path)]
+      label = f'{place.point} {lists.text(dict(place.values))}'.strip()
+      found[label] = pd.DataFrame(metrics)[['step', *_PANELS]].astype(float)
+  return found
