@@ -92,16 +92,21 @@ class Part(NamedTuple):
 
 def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
   """The records of each of several settings on record that can be read and have some; [] of a single one."""
+  contents = _whole(configs(workdir), settings)
+  if len(contents) < 2:
+    return []
   # As `load` has them.
   owned = [(asking, row) for asking, row in _owned(workdir, settings) if not gone.is_of_method(row)]
-  found = list[Part]()
-  fields = {name for _, row in owned for name in row}
-  contents = _whole(configs(workdir), settings)
+  rows, fields = dict[str, list[int]](), dict[str, set[str]]()
+  for number, (asking, row) in enumerate(owned):
+    rows.setdefault(asking, []).append(number)
+    fields.setdefault(asking, set()).update(row)
+  of_all, found = set[str]().union(*fields.values()), list[Part]()
   for content, point in zip(contents, _points(contents, settings)):
-    rows = [number for number, (asking, _) in enumerate(owned) if asking == _asking(content)]
-    if rows and (read := _settings(content, settings)):
-      found.append(Part(read, point, rows, fields.difference(*(owned[number][1] for number in rows))))
-  return found if len(contents) > 1 else []
+    asking = _asking(content)
+    if asking in rows and (read := _settings(content, settings)):
+      found.append(Part(read, point, rows[asking], of_all - fields[asking]))
+  return found
 
 
 def _whole(contents: Sequence[Record], like: Any) -> list[Record]:

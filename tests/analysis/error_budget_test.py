@@ -1,13 +1,13 @@
 """The error budget: signed steps of records made by hand, what is said of them, and what is drawn."""
 
 from figures_cases import figure_settings, record
+from matplotlib.container import ErrorbarContainer
 import numpy as np
 from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
 from experiments.analysis import error_budget, statistics
-from experiments.analysis.page.pictures import picture
 from experiments.settings.grid import Point
 
 HEAD, *_ = error_budget.WAYS.values()
@@ -150,9 +150,11 @@ def test_the_figure_floats_each_step_between_its_stages():
   """A bar ends at its stage; beside it, a gain too, stands its change with the interval of that."""
   records = frame(_records(HEAD, [[(90, 85, 80, 83)], [(92, 87, 81, 85)], [(93, 88, 83, 84)]], MOST))
   levels, _ = error_budget.levels(records, HEAD)
-  drawn = picture('budget', error_budget.figure(records, figure_settings()), b'', b'')
-  values = drawn.values.frame.set_index('line')
-  for step, ((name, *_), lost) in enumerate(zip(HEAD, error_budget.lost(levels)), 1):
-    interval = '[{:.4g}, {:.4g}]'.format(*0 - lost.ends[::-1])
-    expected = [f'{levels[step].mean():.4g}', f'{0 - lost.mean:+.4g}', interval]
-    assert values.loc[name, ['test accuracy (%)', 'change', '95% interval']].tolist() == expected
+  (axes,) = error_budget.figure(records, figure_settings()).axes
+  bars = [bar for bar in axes.patches if np.isfinite(bar.get_height())]
+  intervals = [container for container in axes.containers if isinstance(container, ErrorbarContainer)]
+  steps = zip(bars, intervals, error_budget.lost(levels), strict=True)
+  for step, (bar, interval, lost) in enumerate(steps, start=1):
+    end, (segment,) = levels[step].mean(), interval.lines[2][0].get_segments()
+    assert [bar.get_y(), bar.get_y() + bar.get_height()] == pytest.approx([end + lost.mean, end])
+    assert segment[:, 1] - end == pytest.approx(np.array([-1, 1]) * lost.half_width)

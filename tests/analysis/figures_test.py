@@ -19,7 +19,6 @@ import pytest
 import scipy.stats
 
 from experiments.analysis import figures, grid_figures
-from experiments.analysis.page.pictures import picture
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.studies import grids
@@ -112,13 +111,16 @@ def test_one_size_is_a_dot_plot():
   """A row for each fit with its interval, the paper's point in that of its fit, and the majority through all rows."""
   settings = dataclasses.replace(figure_settings(), paper_overlay=True)
   figure = grid_figures.figure_3_left(frame(prompt_records(num_trials=5)).query('num_states == 10'), settings)
-  # Line, accuracy, row unless the line is its name, interval.
-  *fits, majority, _, paper = picture('dots', figure, b'', b'').values.frame.to_numpy().tolist()
-  assert [row[1] for row in fits[:4]] == ['77.8', '87.8', '79.8', '92.8'] and fits[3][::2] == ['prompt, exact G', '']
+  (axes,) = figure.axes
+  lines = {label: line.get_xydata().tolist() for label, line in lines_by_label(axes).items()}
+  names = ['head, pretrained BERT', 'prompt, pretrained BERT', 'head, exact G', 'prompt, exact G']
+  assert [tick.get_text() for tick in axes.get_yticklabels()] == names
+  for row, (name, accuracy) in enumerate(zip(names, (77.8, 87.8, 79.8, 92.8))):
+    assert lines[f'_{name}'] == [[pytest.approx(accuracy), row]]
   ends = scipy.stats.t.interval(0.95, 4, 77.8, scipy.stats.sem([0, 1, 2, 0, 1]))
-  assert fits[0][3] == '[{:.4g}, {:.4g}]'.format(*ends)
-  assert majority == ['majority class', '60', 'prompt, exact G', '']
-  assert paper == ['prompt, the paper (BERT-base on more text; digitised)', '93', 'prompt, pretrained BERT', '']
+  assert axes.containers[0].lines[2][0].get_segments()[0][:, 0] == pytest.approx(ends)
+  assert lines['majority class'] == [[pytest.approx(60), row] for row in range(4)]
+  assert lines['prompt, the paper (BERT-base on more text; digitised)'] == [[93, 1]]
   assert len(figure.legends[0].get_texts()) == 3
 
 
