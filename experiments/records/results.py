@@ -1,5 +1,6 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
+import collections
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -97,11 +98,12 @@ def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
     return []
   # As `load` has them.
   owned = [(asking, row) for asking, row in _owned(workdir, settings) if not gone.is_of_method(row)]
-  rows, fields = dict[str, list[int]](), dict[str, set[str]]()
+  rows, fields = collections.defaultdict[str, list[int]](list), collections.defaultdict[str, set[str]](set)
   for number, (asking, row) in enumerate(owned):
-    rows.setdefault(asking, []).append(number)
-    fields.setdefault(asking, set()).update(row)
-  of_all, found = set[str]().union(*fields.values()), list[Part]()
+    rows[asking].append(number)
+    fields[asking].update(row)
+  of_all = set[str]().union(*fields.values())
+  found = list[Part]()
   for content, point in zip(contents, _points(contents, settings)):
     asking = _asking(content)
     if asking in rows and (read := _settings(content, settings)):

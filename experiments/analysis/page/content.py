@@ -18,23 +18,26 @@ from experiments.settings.fields import printable
 _REPEATED = ('contrast', 'contrast, on BERT', 'between values')
 
 
-class Figure(NamedTuple):
-  """A figure that `figures.save` wrote: its name, and two of its files in base64."""
-
-  name: str
-  svg: str
-  png: str
-
-
 class Report(NamedTuple):
-  """The report of a folder, in the order of its page; the first of the tables is open."""
+  """The report of a folder, in the order of its page.
+
+  Attributes:
+    question: of the experiment.
+    claim: what is expected; '' without one.
+    folder: the folder.
+    tables: of which the first is open.
+    figures: the SVG and the PNG of each figure by its name, in base64.
+    texts: of each distribution, the strips of its texts by their titles.
+    origin: tables of settings, environments and failures.
+    commands: those that make the records.
+  """
 
   question: str
   claim: str
   folder: str
   tables: Sequence[Table]
-  figures: Sequence[Figure]
-  texts: Mapping[str, Sequence[texts.Text]]
+  figures: Mapping[str, Sequence[str]]
+  texts: Mapping[str, Any]
   origin: Sequence[Table]
   commands: Sequence[str]
 
@@ -50,7 +53,7 @@ def report(
     '\n'.join(claims),
     str(workdir),
     [_whole(table) for table in tables.values()],
-    [_figure(workdir, name) for name in figures],
+    {name: [_base64(workdir / f'{name}.{extension}') for extension in ('svg', 'png')] for name in figures},
     texts.of_records(records, workdir),
     *origin.of_folder(workdir, settings, records),
   )
@@ -64,9 +67,8 @@ def _whole(table: Table) -> Table:
   return table._replace(frame=frame)
 
 
-def _figure(workdir: pathlib.Path, name: str) -> Figure:
-  svg, png = (files.read_bytes(workdir / f'{name}.{extension}') for extension in ('svg', 'png'))
-  return Figure(name, base64.b64encode(svg).decode(), base64.b64encode(png).decode())
+def _base64(path: pathlib.Path) -> str:
+  return base64.b64encode(files.read_bytes(path)).decode()
 
 
 def page(reports: Sequence[Report]) -> str:
@@ -74,8 +76,6 @@ def page(reports: Sequence[Report]) -> str:
   environment = jinja2.Environment(
     autoescape=True,
     undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
     # Line breaks of a heading are those of a terminal.
     finalize=lambda value: printable(value, '\n') if type(value) is str else value,
   )

@@ -29,7 +29,7 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
   figure, panels = figures_lib.panels(settings.figure, 2, sharey=False)
   for axes, (field, label) in zip(panels, _PANELS.items()):
     for (name, rows), style in zip(lines.items(), matplotlib.rcParams['axes.prop_cycle']()):
-      samples = {float(step): values.to_numpy() for step, values in rows.groupby('step')[field]}
+      samples = {step: values.to_numpy() for step, values in rows.groupby('step')[field]}
       figures_lib.draw_line(axes, samples, name, style, interval=statistics.mean_interval)
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
   figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
@@ -37,7 +37,7 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
 
 
 def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict[str, pd.DataFrame]:
-  """The metrics of the models of each distribution that the records name and the folder has intact, by its label."""
+  """The metrics of each distribution by its label, if those of all models that the records name are intact."""
   # An id in a record, which may come from anybody, must not choose a path.
   folders = files.entries(trials.pretrained_folder(settings, workdir))
   paths = {path.name: path / 'metrics.jsonl' for path in folders}
@@ -45,8 +45,7 @@ def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dic
   found = dict[str, pd.DataFrame]()
   for place, rows in [*statistics.by_place(of_bert).items()][:_MOST_LINES]:
     with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
-      on_file = [paths[name] for name in rows['pretraining_id'] if name in paths]
-      metrics = [row for path in on_file for row in files.read_json_lines(path)]
-      label = f'{place.point} {lists.text(dict(place.values))}'.strip()
+      metrics = [row for name in rows['pretraining_id'] for row in files.read_json_lines(paths[name])]
+      label = f'{place.point} {lists.text(dict(place.values))}'
       found[label] = pd.DataFrame(metrics)[['step', *_PANELS]].astype(float)
   return found
