@@ -1,5 +1,6 @@
 """The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
 
+import collections
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -92,16 +93,22 @@ class Part(NamedTuple):
 
 def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
   """The records of each of several settings on record that can be read and have some; [] of a single one."""
+  contents = _whole(configs(workdir), settings)
+  if len(contents) < 2:
+    return []
   # As `load` has them.
   owned = [(asking, row) for asking, row in _owned(workdir, settings) if not gone.is_of_method(row)]
+  rows, fields = collections.defaultdict[str, list[int]](list), collections.defaultdict[str, set[str]](set)
+  for number, (asking, row) in enumerate(owned):
+    rows[asking].append(number)
+    fields[asking].update(row)
+  of_all = set[str]().union(*fields.values())
   found = list[Part]()
-  fields = {name for _, row in owned for name in row}
-  contents = _whole(configs(workdir), settings)
   for content, point in zip(contents, _points(contents, settings)):
-    rows = [number for number, (asking, _) in enumerate(owned) if asking == _asking(content)]
-    if rows and (read := _settings(content, settings)):
-      found.append(Part(read, point, rows, fields.difference(*(owned[number][1] for number in rows))))
-  return found if len(contents) > 1 else []
+    asking = _asking(content)
+    if asking in rows and (read := _settings(content, settings)):
+      found.append(Part(read, point, rows[asking], of_all - fields[asking]))
+  return found
 
 
 def _whole(contents: Sequence[Record], like: Any) -> list[Record]:
@@ -240,8 +247,8 @@ def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field but those of running, in words, by its dotted name."""
   several = [dict(lists.flat(content)) for content in configs]
   names = [name for name in dict.fromkeys(itertools.chain(*several)) if name.split('.')[0] not in lists.OF_RUNNING]
-  plain = lambda value: str([*value] if isinstance(value, tuple) else value)
-  return {name: [*dict.fromkeys(plain(one[name]) for one in several if name in one)] for name in names}
+  word = lambda value: json.dumps(value) if isinstance(value, tuple) else str(value)
+  return {name: [*dict.fromkeys(word(one[name]) for one in several if name in one)] for name in names}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:

@@ -51,6 +51,8 @@ def require(holds: Any, name: str, value: Any, valid: str) -> None:
 
 def printable(text: str, kept: str = '') -> str:
   r"""Replace unprintable characters, except those in `kept`, with escapes such as \x1b."""
+  if text.isprintable():
+    return text
   return ''.join(char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text)
 
 

@@ -15,7 +15,6 @@ import pandas as pd
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.page import content, training
 from experiments.analysis.page.content import Report
-from experiments.analysis.page.pictures import picture
 from experiments.analysis.tables import as_text, Table
 from experiments.pipeline import queue
 from experiments.records import environment, files, load, results
@@ -75,9 +74,7 @@ class Study(NamedTuple):
     reporter.say(f'records: {workdir / results.FILE_NAME}', f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
-    drawn = lambda name: (files.read_bytes(workdir / f'{name}.{extension}') for extension in ('svg', 'png'))
-    pictures = [picture(name, figure, *drawn(name)) for name, figure in figures.items()]
-    report = content.report(workdir, settings, records, tables, pictures)
+    report = content.report(workdir, settings, records, tables, list(figures))
     write_page([report], workdir / 'report.html', reporter)
     return report
 

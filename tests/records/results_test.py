@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import jax
 import pytest
@@ -51,6 +52,18 @@ def test_a_run_that_has_begun_leaves_records_to_their_settings(tmp_path):
     assert _ratios(tmp_path) == [(2.0, 5)]
   results.write(tmp_path, [(_benchmark(repeats=6), [{'ratio': 3.0}])])
   assert _ratios(tmp_path) == [(3.0, 6), (2.0, 5)]
+
+
+def test_many_settings_are_told_apart_within_seconds(tmp_path):
+  """Comparing each record with each of 400 settings took eight."""
+  rows = [{'ratio': float(number)} for number in range(12)]
+  grid = [_benchmark(seed=seed) for seed in range(400)]
+  results.write(tmp_path, [(settings, rows) for settings in grid])
+  begun = time.process_time()
+  parts = results.parts(tmp_path, grid[0])
+  assert time.process_time() - begun < 2
+  assert [part.settings for part in parts] == grid
+  assert [part.rows for part in parts] == [[12 * seed + number for number in range(12)] for seed in range(400)]
 
 
 def test_a_failure_leaves_the_records_of_before(tmp_path, monkeypatch):

@@ -8,7 +8,16 @@ from experiments.studies import along, grids
 
 def _records(accuracies, kl, step):
   """A record of a method on each of two tasks of one HMM."""
-  same = dict(experiment='plateau', scale='smoke', num_states=4, trial=0, kl_at_mask=kl, unigram_gap=1.0, majority_accuracy=0.5, step=step)
+  same = dict(
+    experiment='plateau',
+    scale='smoke',
+    num_states=4,
+    trial=0,
+    kl_at_mask=kl,
+    unigram_gap=1.0,
+    majority_accuracy=0.5,
+    step=step,
+  )
   return [
     same | dict(method=method, task=task, accuracy=share, clear_accuracy=0.8 * share)
     for method, shares in accuracies.items()

@@ -1,7 +1,7 @@
 """The origin of the records of a folder: settings beside the defaults, environments, failures, commands."""
 
 from collections.abc import Sequence
-import json
+import itertools
 import math
 import pathlib
 import shlex
@@ -19,43 +19,47 @@ _MOST_COMMANDS = 10
 def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tuple[list[Table], list[str]]:
   """The tables that have rows, and the commands that make the records."""
   experiment, configs = settings.experiment, results.configs(workdir)
-  changed = changed_settings(experiment, configs) if configs else {}
-  made = environment.load(workdir, records.to_dict('records'))
+  changed = changed_settings(experiment, configs)
+  fields = [{'field': name, 'value': ', '.join(word or "''" for word in words)} for name, words in changed.items()]
   trials = {path.name: failures.read(path, None) for path in files.entries(workdir / 'trials')}
   failed = [{'trial': name, **failure} for name, failure in trials.items() if failure]
-  tables = {
-    'Settings that differ from the defaults of the experiment': pd.DataFrame(
-      {name: [', '.join(value or "''" for value in some) for some in both] for name, both in changed.items()},
-      ['default', 'here'],
-    ).T,
-    'Environments of the records': pd.json_normalize([*made.values()]).set_axis([*made]).T,
-    'Failed trials': pd.DataFrame(failed, columns=['trial', 'label', 'error', 'when']).set_index('trial'),
+  made = environment.load(workdir, records.to_dict('records'))
+  shown = {
+    'Settings that differ from the defaults of the experiment': pd.DataFrame(fields),
+    'Environments of the records': pd.json_normalize([*made.values()]).T.reset_index(names=''),
+    'Failed trials': pd.DataFrame(failed, columns=['trial', 'label', 'error', 'when']),
   }
-  shown = [table(title, rows.reset_index(names=''), num_texts=9) for title, rows in tables.items() if len(rows)]
-  return shown, commands(experiment, configs, str(workdir), lists.is_grid(settings))
+  tables = [table(title, rows, num_texts=9) for title, rows in shown.items() if len(rows)]
+  return tables, commands(experiment, configs, str(workdir), lists.is_grid(settings))
 
 
-def changed_settings(experiment: str, configs: Sequence[dict[str, Any]]) -> dict[str, tuple[list[str], list[str]]]:
-  """The default and the distinct values on record of each field that differs from its default, in words."""
-  shipped, scale = config_lib.shipped(experiment), configs[0]['scale']
-  config = config_lib.at_scale(shipped, scale if scale in config_lib.scales(shipped) else None)
-  default = results.values([json.loads(json.dumps(config.to_dict()))])
+def changed_settings(experiment: str, configs: Sequence[results.Record]) -> dict[str, list[str]]:
+  """The distinct values, in words, of each field in which these settings differ from the defaults."""
+  shipped = config_lib.shipped(experiment)
+  scale = next((one['scale'] for one in configs if one['scale'] in config_lib.scales(shipped)), None)
+  default = results.values([config_lib.at_scale(shipped, scale).to_dict()])
   recorded = results.values(configs)
-  return {name: (default.get(name, []), some) for name, some in recorded.items() if some != default.get(name)}
+  return {name: words for name, words in recorded.items() if words != default.get(name)}
 
 
-def commands(experiment: str, configs: Sequence[dict[str, Any]], workdir: str, takes_lists: bool) -> list[str]:
-  """The commands that make the records: one if lists of values give all settings, or else one for each."""
-  if not configs:
-    return []
-  changed = {name: some for name, (_, some) in changed_settings(experiment, configs).items()}
-  are_lists = all(lists.is_column(name) and some[0][:1] != '[' for name, some in changed.items() if len(some) > 1)
-  is_one_name = all(',' not in value for some in changed.values() for value in some if len(some) > 1)
-  is_product = takes_lists and are_lists and is_one_name and math.prod(map(len, changed.values())) == len(configs)
-  if len(configs) > 1 and not is_product:
-    return [line for one in configs[:_MOST_COMMANDS] for line in commands(experiment, [one], workdir, takes_lists)]
-  words = [f'--config={experiment}:{configs[0]["scale"]}', f'--workdir={workdir}']
-  # A tuple with single quotes would need five of them for each in a shell.
-  unquoted = lambda text: text.replace("'", '"') if text[:1] == '[' else text
-  words += [f'--config.{name}={",".join(map(unquoted, some))}' for name, some in changed.items()]
-  return ['python -m experiments.main ' + shlex.join(words)]
+def commands(experiment: str, configs: Sequence[results.Record], workdir: str, takes_lists: bool) -> list[str]:
+  """The commands that make the records: one if lists of values give all settings, else one for each of the first."""
+  is_one = takes_lists and _is_product(changed_settings(experiment, configs), len(configs))
+  grids = [configs] if is_one else [[one] for one in configs[:_MOST_COMMANDS]]
+  return [_command(experiment, grid, workdir) for grid in grids]
+
+
+def _command(experiment: str, grid: Sequence[results.Record], workdir: str) -> str:
+  words = [f'--config={experiment}:{grid[0]["scale"]}', f'--workdir={workdir}']
+  for name, values in changed_settings(experiment, grid).items():
+    words.append(f'--config.{name}={",".join(values)}')
+  return 'python -m experiments.main ' + shlex.join(words)
+
+
+def _is_product(changed: dict[str, list[str]], count: int) -> bool:
+  """True if the values make so many points, and a list on the command line can hold those of each field."""
+  several = {name: values for name, values in changed.items() if len(values) > 1}
+  words = itertools.chain(*several.values())
+  # A tuple takes no list, and no value in a list is empty.
+  are_lists = all(map(lists.is_column, several)) and all(word[:1] not in ('', '[') for word in words)
+  return are_lists and math.prod(map(len, several.values())) == count

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 import contextlib
+import itertools
 import pathlib
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,53 +13,43 @@ from experiments.analysis.tables import by_place
 from experiments.records import files
 from experiments.records.trials import TEXTS
 
-# At most so many tasks of a text, tokens at its [MASK], and distributions are shown.
-_MOST_TASKS, _MOST_TOKENS, _MOST_PLACES = 20, 10, 20
+# At most so many tokens at a [MASK], and distributions, are shown.
+_MOST_TOKENS, _MOST_PLACES = 10, 20
+_MODELS = ('exact G', 'BERT')
 
 
-class Text(NamedTuple):
-  """A text with the labels that are near ties; rows of `strips` hold words, or shares, which are NaN where hidden."""
+def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, Any]:
+  """The strips of each text by its title, of the first trial of each distribution.
 
-  title: str
-  near_ties: str
-  strips: list[pd.DataFrame]
-
-
-def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, list[Text]]:
-  """The texts of the first trial of each distribution that has some on file, the first of very many distributions.
-
-  Damaged files are left out.
+  Trials without texts, damaged files, and the last of very many distributions are left out.
   """
   if 'trial_id' not in records:
     return {}
   # An id in a record, which may come from anybody, must not choose a path.
-  paths, shown = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}, dict[str, list[Text]]()
-  for place, rows in by_place(records):
-    if len(shown) == _MOST_PLACES:
-      break
-    for name in rows['trial_id'].unique():
-      # numpy raises unrelated exceptions for a damaged archive.
-      with contextlib.suppress(Exception):
-        shown[place] = [*_texts(files.read_arrays(paths[name]))]
-        break
+  paths = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}
+  shown = dict[str, Any]()
+  for place, rows in itertools.islice(by_place(records), _MOST_PLACES):
+    # numpy raises unrelated exceptions for a damaged archive.
+    with contextlib.suppress(Exception):
+      arrays = files.read_arrays(paths[rows['trial_id'].iloc[0]])
+      shown[place] = dict(_texts(arrays))
   return shown
 
 
-def _texts(arrays: dict[str, np.ndarray]) -> Iterator[Text]:
-  """The texts in a file of `pipeline.texts.shown`."""
-  for number, values in enumerate(zip(*arrays.values())):
-    text, num_tokens = dict(zip(arrays, values)), arrays['at_mask'].shape[-1]
-    words = ['MASK' if token == num_tokens else str(token) for token in text['tokens']]
-    under = {'token': words, 'state': map(str, text['states']), 'posterior': text['state_probs']}
-    under |= dict(zip(('exact G', 'BERT'), text['of_token']))
-    under |= {f'attention {layer}': weights for layer, weights in enumerate(text['attention'], start=1)}
+def _texts(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, Any]]:
+  """The title of each text in a file of `pipeline.texts.shown`, with labels, near ties with a ?, and its strips.
+
+  A strip has rows by name, of words or of shares; a share is NaN at the [MASK].
+  """
+  num_tokens = arrays['at_mask'].shape[-1]
+  for number, tokens in enumerate(arrays['tokens']):
+    text = {name: values[number] for name, values in arrays.items()}
     likeliest = np.sort(np.argsort(-text['at_mask'][0])[:_MOST_TOKENS])
-    at_mask = dict(zip(('exact G', 'BERT'), text['at_mask'][:, likeliest]))
-    near_ties = ', '.join(f'near tie in task {task}' for task in np.flatnonzero(text['near_ties'][:_MOST_TASKS]))
-    labels = ' '.join(map(str, text['labels'][:_MOST_TASKS]))
-    strips = [_strip(under), _strip({'at the [MASK]': map(str, likeliest), **at_mask})]
-    yield Text(f'Text {number}; label by task: {labels}', near_ties, strips)
-
-
-def _strip(rows: dict) -> pd.DataFrame:
-  return pd.DataFrame({name: [*cells] for name, cells in rows.items()}, dtype=object).T
+    under = {'token': np.where(tokens == num_tokens, 'MASK', tokens.astype(str))}
+    under |= {'state': text['states'].astype(str), 'posterior': text['state_probs']}
+    under |= zip(_MODELS, text['of_token'])
+    under |= {f'attention {layer}': weights for layer, weights in enumerate(text['attention'], start=1)}
+    at_mask = {'at the [MASK]': likeliest.astype(str)}
+    at_mask |= zip(_MODELS, text['at_mask'][:, likeliest])
+    labels = np.strings.add(text['labels'].astype(str), np.where(text['near_ties'], '?', ''))
+    yield f'Text {number}; label by task: {" ".join(labels)}', [under, at_mask]
