@@ -54,22 +54,6 @@ def test_steps_are_means_of_hmms_with_t_intervals():
   np.testing.assert_allclose([bound, after], [[4, 4, 3], [9, 10, 9]])
 
 
-def test_a_row_stands_for_a_distribution_and_one_for_all():
-  points = [Point(4, 3, 1), Point(4, 3, 2)]
-  records = [row for point in points for row in _records(HEAD, LEVELS, MOST, point)]
-  (budget,) = error_budget.tables(_grid(records)).values()
-  assert budget.frame['N'].tolist() == ['1', '2', ''] and budget.frame['n'].tolist() == ['3', '3', '6']
-
-
-def test_a_stage_that_is_missing_takes_its_tasks_with_it():
-  """A task without one of the stages is skipped; without any task there is neither table nor figure."""
-  records = _records(HEAD, LEVELS)
-  without = _grid([r for r in records if r['method'] != 'head_best'])
-  assert error_budget.figure(without, figure_settings()) is None and not error_budget.tables(without)
-  unpaired = [r for r in records if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
-  assert 100 - _losses(unpaired).found.iloc[0].sum() == pytest.approx(79)
-
-
 def _even(*levels):
   """Three HMMs with a task each, a little apart, of these levels in percent."""
   return [[tuple(value + 0.1 * trial * (value < 100) for value in levels)] for trial in range(3)]
@@ -132,15 +116,6 @@ def test_conditioning_draws_a_line_a_size():
   drawn = [[line.get_ydata() for line in axes.lines if str(line.get_label())[0] != '_'] for axes in panels]
   expected = [[[50, first] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
   np.testing.assert_allclose(drawn, expected)
-
-
-def test_hmms_of_all_sizes_are_units_together():
-  """A loss too uneven within each size of three HMMs is significant over twelve; the interval is stratified."""
-  uneven = [[(100, 100, 92 + 3 * trial, 91 + 3 * trial)] for trial in range(3)]
-  records = [r for size in (4, 8, 10, 30) for r in _records(HEAD, uneven, [(100,)] * 3, Point(size))]
-  (budget,) = error_budget.tables(_grid(records)).values()
-  assert list(budget.frame['n']) == ['3'] * 4 + ['12']
-  assert list(budget.frame['largest']) == ['not significant'] * 4 + ['approximation']
 
 
 def test_the_figure_floats_each_step_between_its_stages():

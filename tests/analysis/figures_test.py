@@ -1,7 +1,6 @@
 """Figures draw what the records say: values, labels and intervals, nothing clipped, in colours that are told apart."""
 
 import dataclasses
-import itertools
 import types
 
 from figures_cases import (
@@ -85,24 +84,6 @@ def test_the_forgetting_curve_has_a_line_for_each_size():
   assert _figure(grid_figures.forgetting, differ) is None
 
 
-def test_the_overview_has_few_lines():
-  """Other fits and the majority class are left out; of one size there is none."""
-  untrained = [row | {'model': 'untrained'} for row in prompt_records()]
-  without = [row for row in table_records() if row['model'] == 'none']
-  records = frame(prompt_records() + untrained + without)
-  figure, _, _ = _drawn(grid_figures.overview, records)
-  assert _texts(figure.legends[0].get_texts()) == ['head, BERT', 'prompt, BERT', 'table of tokens, no model']
-  assert _figure(grid_figures.overview, records[records['num_states'] == 4]) is None
-
-
-def test_a_head_that_is_refitted_behind_a_prompt_changes_no_figure_of_accuracies():
-  settings = types.SimpleNamespace(figures=('figure_3_left',), figure=figure_settings())
-  refitted = [row | {'method': 'prompt_refit'} for row in prompt_records()]
-  drawn = [grids.figures(frame(table_records() + rows), settings) for rows in ([], refitted)]
-  first, second = (lines_by_label(found['figure_3_left'].axes[0]) for found in drawn)
-  assert 'table of tokens, no model' in first and first.keys() == second.keys()
-
-
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line per model, at its number of joint states."""
   figure, axes, lines = _drawn(grid_figures.figure_3_right, memory_records())
@@ -112,19 +93,6 @@ def test_the_right_figure_draws_memory_and_vanilla():
   # BERT has no record beside the largest memory, and the line stops before it.
   assert lines['vanilla: head, BERT'].get_ydata() == pytest.approx(vanilla[:2])
   assert _texts(axes.get_xticklabels()) == ['8', '12', '20'] and len(figure.legends[0].get_texts()) == 6
-
-
-def test_a_bag_of_words_stands_beside_attention_on_each_model():
-  """Where no control was run there is no figure."""
-  rows = [
-    record(Point(4, 2, 1), model, method, 0.6)
-    for model, method in (('bert', 'attention'), ('exact', 'attention'), ('exact', 'attention_constant'))
-  ]
-  figure = _figure(grid_figures.controls, rows)
-  of_panels = [set(lines_by_label(axes)) for axes in figure.axes]
-  assert ['attention on constant G, exact G' in labels for labels in of_panels] == [True, True]
-  assert ['attention, BERT' in labels for labels in of_panels] == [True, False]
-  assert _figure(grid_figures.controls, rows[:2]) is None
 
 
 def test_accuracies_stand_against_the_field_of_numbers():
@@ -169,28 +137,6 @@ def test_nothing_is_clipped():
   # The mark of |H| = |X| runs from edge to edge.
   assert all(axes.bbox.padded(1).contains(*point) for point in points)
   assert max(axes.get_yticks()) <= max(top for _, top in _bars(axes)) == 100 < axes.get_ylim()[1]
-
-
-@pytest.mark.parametrize(('num_panels', 'length'), [(1, 10), (1, 60), (2, 10), (2, 34), (2, 70)])
-def test_a_legend_is_as_wide_as_fits(num_panels, length):
-  """At most two columns for each panel; fewer if the labels are long."""
-  figure, panels = figures.panels(figure_settings(), num_panels)
-  for number in range(8):
-    panels[0].plot([0, 1], [0, number], label=f'{number}' * length)
-  figures.finish(figure, frame(prompt_records()), 'title')
-  figure.draw_without_rendering()
-  (legend,) = figure.legends
-  assert legend.get_window_extent().width <= figure.bbox.width
-  assert legend._ncols == 2 * num_panels if length == 10 else 1 <= legend._ncols < 2 * num_panels
-
-
-def test_title_caption_and_panels_stand_below_each_other():
-  figure, axes, _ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials=5))
-  figure.draw_without_rendering()
-  boxes = [text.get_window_extent() for text in (*figure.texts, *axes.texts)]
-  assert figure.texts[0].get_text() == 'Test accuracy by number of hidden states'
-  assert len(boxes) == 3 and all(below.y1 <= above.y0 for above, below in itertools.pairwise(boxes))
-  assert axes.get_tightbbox().y1 <= boxes[1].y0
 
 
 def test_lines_beside_neighbouring_sizes_do_not_mix():

@@ -50,17 +50,6 @@ def test_methods_are_compared_paired_in_one_family_over_sizes():
     assert row['detectable'] == f'{found.minimum_effect(0.05 / 3):.1f}'
 
 
-def test_tasks_of_several_trials_are_averaged_first():
-  """Tasks that share a model are not independent; of one trial they are the units."""
-  values = [0.5, 0.7, 0.9, 0.8]
-  places = [(0, 0), (0, 1), (1, 0), (2, 0)]
-  several = [record(Point(4), 'bert', 'head', v, trial=trial, task=task) for v, (trial, task) in zip(values, places)]
-  (row,) = _rows('accuracy', several)
-  assert row['head BERT'].startswith(f'{np.mean([60, 90, 80]):.1f} [') and row['n'] == '3'
-  (row,) = _rows('accuracy', [record(Point(4), 'bert', 'head', v, task=task) for task, v in enumerate(values)])
-  assert row['n'] == '4' and row['head BERT'].startswith('72.5 [')
-
-
 def test_trends_are_over_the_hmms_of_all_sizes():
   """The mean difference over all HMMs, with Spearman's correlation of the differences with |H|."""
   records = prompt_records(num_trials=3)
@@ -134,22 +123,6 @@ def test_the_tables_of_a_sweep_take_time_linear_in_its_points():
   found = _tables(points.merge(rows, how='cross'))
   assert [len(found[name].frame) for name in ('accuracy', 'contrasts')] == [400, 400]
   assert time.process_time() - begun < 5
-
-
-def test_what_prompts_move_stands_beside_what_any_prefix_moves():
-  """By method and model; a method without prompts has no column."""
-  fields = dict(tv_moved=0.4, tv_moved_by_text=0.1, tv_moved_by_random=0.2, tv_movable=0.05)
-  rows = [record(Point(4), 'bert', 'head', 0.6), record(Point(4), 'bert', 'prompt', 0.6, **fields)]
-  rows += [row | {'num_states': 99} | dict.fromkeys(fields) for row in rows]
-  ((_, *shown),) = (row.values() for row in _rows('moved', rows))
-  assert shown == ['40.0', '10.0', '20.0', '5.0']
-
-
-def test_trials_of_one_process_are_pretraining_seeds():
-  """Its name stands in each row, and no unit is an HMM."""
-  rows = [row | {'distribution': 'mess3-0123456789ab'} for row in prompt_records(3) if row['num_states'] == 4]
-  assert [row['process'] for row in _rows('accuracy', rows)] == ['mess3']
-  assert grid_tables.prepared(frame(rows)).over == 'pretraining seeds'
 
 
 def test_controls_stand_apart_from_the_protocol_and_so_do_sizes_of_heads():
