@@ -4,9 +4,11 @@ import os
 import shutil
 
 from page_cases import NASTY, settings, written
+from pandas import DataFrame as frame
 import pytest
 from run_cases import QUIET
 
+from experiments.analysis.page import content
 from experiments.studies import registry
 
 # Milliseconds that a busy machine may take to open a page.
@@ -54,16 +56,15 @@ def test_a_page_opens_without_a_word(browser, address, width, scheme, ink):
   page.close()
 
 
-def test_tables_are_sorted_by_pointer_and_keyboard(browser, address):
-  """Numbers by value; the heading says in which direction."""
+def test_tables_are_sorted_by_pointer_and_keyboard(browser):
+  """Numbers by value, then words, then empty cells; the heading says in which direction."""
+  shown = content.Table('', frame({'size': ['10', '', '4', 'none', '30']}))
   page = browser.new_page()
-  page.goto(address, timeout=_PATIENCE)
-  table = page.locator('table').first
-  sizes = lambda: table.locator('tbody td:first-child').all_inner_texts()
-  button = table.get_by_role('button', name='|H|', exact=True)
+  page.set_content(content.page([content.Report('', '', '', [shown], {}, {}, [], [])]), timeout=_PATIENCE)
+  button = page.get_by_role('button', name='size')
   button.click()
-  assert sizes() == ['4', '10', '30']
+  assert page.locator('td').all_inner_texts() == ['4', '10', '30', 'none', '']
   button.focus()
   page.keyboard.press('Enter')
-  assert sizes() == ['30', '10', '4']
-  assert table.locator('[aria-sort]').get_attribute('aria-sort') == 'descending'
+  assert page.locator('td').all_inner_texts() == ['none', '30', '10', '4', '']
+  assert page.locator('th').get_attribute('aria-sort') == 'descending'
