@@ -38,12 +38,10 @@ def address(tmp_path_factory):
   return (workdir / 'report.html').as_uri()
 
 
-@pytest.mark.parametrize(
-  ('width', 'scheme', 'ink'), [(400, 'dark', 'rgb(255, 255, 255)'), (1600, 'light', 'rgb(0, 0, 0)')]
-)
-def test_a_page_opens_without_a_word(browser, address, width, scheme, ink):
+@pytest.mark.parametrize('width', [400, 1600])
+def test_a_page_opens_without_a_word(browser, address, width):
   """It logs nothing, requests itself alone, and is no wider than the window; a record's markup is text."""
-  page = browser.new_page(viewport={'width': width, 'height': 900}, color_scheme=scheme, offline=True)
+  page = browser.new_page(viewport={'width': width, 'height': 900}, offline=True)
   heard = []
   for event in ('console', 'pageerror', 'dialog', 'request'):
     page.on(event, lambda said: heard.append(said))
@@ -52,8 +50,6 @@ def test_a_page_opens_without_a_word(browser, address, width, scheme, ink):
   assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
   assert page.get_by_text(NASTY).count() == 1 and page.locator('td script').count() == 0
   assert page.evaluate('[...document.images].every(image => image.naturalWidth > 0)')
-  assert page.evaluate('getComputedStyle(document.body).color') == ink
-  page.close()
 
 
 def test_tables_are_sorted_by_pointer_and_keyboard(browser):
