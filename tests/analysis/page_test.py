@@ -11,7 +11,6 @@ from page_cases import NASTY, settings, written
 from pandas import DataFrame as frame
 import pytest
 from run_cases import QUIET
-from settings_cases import config_of
 
 from experiments import main as main_lib
 from experiments.analysis.page import content, origin, texts, training
@@ -35,7 +34,7 @@ def test_a_report_holds_all_of_its_folder(tmp_path):
     for extension in ('svg', 'png'):
       assert base64.b64encode((tmp_path / f'{name}.{extension}').read_bytes()).decode() in page
   for cell in ('80.0 [75.0, 85.0]', 'MASK', 'num_states', '[4, 10, 30]', 'trial30'):
-    assert f'>{cell}\n' in page or f'>{cell}<' in page
+    assert f'>{cell}<' in page
   assert '1 1?<' in page and '<td style="--p:0.75">75' in page
   assert '>python -m experiments.main --config=prompt_vs_head:smoke ' in page
 
@@ -44,7 +43,7 @@ def test_a_report_asks_for_nothing_and_what_records_hold_is_text(tmp_path):
   """No address is loaded, and the browser is told to load none."""
   page = _shown(written(tmp_path / '<b>bold<'))
   assert "default-src 'none'" in page and '&lt;b&gt;bold&lt;' in page and '<b>' not in page
-  assert not re.findall(r'(?:src|href|action)="(?!data:|#)[^"]*"|url\((?!#)[^)]*\)|@import', page)
+  assert not re.search(r'(src|href)="(?!data:)|url\(|@import', page)
   shown, text = table(NASTY, [{NASTY: NASTY}]), {NASTY: [{NASTY: [NASTY]}]}
   report = content.Report(NASTY, NASTY, NASTY, [shown, shown], {NASTY: ['', '']}, {NASTY: text}, [shown], [NASTY])
   for each in (page, content.page([report])):
@@ -68,9 +67,7 @@ def _commands(workdir, grid):
 def test_the_command_is_read_back_as_the_same_settings(tmp_path):
   made = settings(seed=3, methods=('head',), prompt__length=2)
   (command,) = _commands(tmp_path, [made])
-  words = [word for word in shlex.split(command) if word.startswith('--config.')]
-  assert {'--config.seed=3', '--config.methods=["head"]'} <= {*words}
-  config, _, _ = config_lib.override(config_of('smoke'), ['main', *words], SETTINGS, GRIDS)
+  _, config, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, GRIDS, ['run'])
   assert registry.from_config(config) == made
 
 
@@ -88,8 +85,6 @@ def test_damaged_texts_and_metrics_are_left_out(tmp_path):
   """As are those of ids that lead elsewhere."""
   records = load(written(tmp_path))
   assert texts.of_records(records, tmp_path) and training.figures(records, settings(), tmp_path)
-  # Without BERT its curves are another run's.
-  assert not training.figures(records.assign(model='exact'), settings(), tmp_path)
   assert not texts.of_records(records.assign(trial_id='../trials/trial4'), tmp_path)
   (tmp_path / 'trials' / 'trial4' / trials.TEXTS).write_bytes(b'no archive')
   (tmp_path / 'pretrained' / 'model4' / 'metrics.jsonl').write_text('{}')
@@ -99,19 +94,17 @@ def test_damaged_texts_and_metrics_are_left_out(tmp_path):
 
 def test_very_many_models_fit_a_legend(tmp_path):
   """The first twenty have a curve."""
-  rows = [prompt_records()[0] | {'pretraining_id': f'm{rate}', 'pretrain.learning_rate': rate} for rate in range(30)]
-  for row in rows:
-    path = tmp_path / 'pretrained' / row['pretraining_id'] / 'metrics.jsonl'
-    files.write_json_lines(path, [dict(step=0, mlm_loss=1.0, kl_at_mask=1.0)])
-  figure = training.figures(frame(rows), settings(), tmp_path)['training']
+  records = frame(prompt_records()[:1] * 30)
+  records['pretrain.learning_rate'], records['pretraining_id'] = range(30), [f'{rate}' for rate in range(30)]
+  for name in records['pretraining_id']:
+    metrics = dict(step=0, mlm_loss=1.0, kl_at_mask=1.0)
+    files.write_json_lines(tmp_path / 'pretrained' / name / 'metrics.jsonl', [metrics])
+  figure = training.figures(records, settings(), tmp_path)['training']
   assert len(figure.legends[0].get_texts()) == 20
 
 
-def test_folders_stand_side_by_side(tmp_path, capsys):
-  """In the order of --workdir; a folder without records is refused in a sentence, and leaves no page."""
+def test_folders_stand_side_by_side(tmp_path):
+  """In the order of --workdir."""
   first, second = (written(tmp_path / name) for name in 'ab')
-  asked = ['main', '--config=prompt_vs_head:smoke', '--mode=report', '--config.figures=()', '--config.pretrained=none']
-  assert main_lib.main([*asked, f'--workdir={first},{tmp_path / "empty"}']) == 2
-  assert str(tmp_path / 'empty') in capsys.readouterr().err and not [*first.glob('*.html')]
-  assert main_lib.main([*asked, f'--workdir={first},{second}']) == 0
+  assert main_lib.main(['main', '--config=prompt_vs_head', '--mode=report', f'--workdir={first},{second}']) == 0
   assert re.search(f'<h2>{first}</h2>.*<h2>{second}</h2>', (first / 'side_by_side.html').read_text(), re.DOTALL)
