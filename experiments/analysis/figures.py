@@ -52,8 +52,8 @@ def lines(
   by: str,
   unit: Sequence[str],
   over: str,
-  style: Callable[[Any], Style],
-  xlabel: str,
+  style: Callable[[Any], Style] | None = None,
+  xlabel: str = '',
   field: str = 'accuracy',
   ylabel: str = 'test accuracy (%)',
   cell: Callable[[Any], Interval] = percent,
@@ -75,7 +75,7 @@ def lines(
     by: the column of which each value has a line, in the order of the records.
     unit: the columns that name an independent unit.
     over: the word for units, in the caption.
-    style: from a value of `by` to the label and the look of its line.
+    style: from a value of `by` to the label and the look of its line; None: `cycle`.
     xlabel: of each panel.
     field: the column of values.
     ylabel: of each row of panels.
@@ -88,6 +88,7 @@ def lines(
   records = records.dropna(subset=field)
   if records.empty:
     return None
+  style = style or cycle(records[by].unique())
   is_number = records[x].dtype.kind in 'if'
   codes, values = pd.factorize(records[x], sort=is_number)
   labels = [lists.shown(value).replace('e-0', 'e-') for value in values]

@@ -51,18 +51,21 @@ class PlateauSettings(Settings):
     require(fits and not any(step % each for step in steps), 'checkpoints', steps, valid)
 
 
-class BeliefSettings(PlateauSettings):
+class BeliefSettings(Settings):
   """The settings of prompt_vs_head, the HMMs whose beliefs are probed beside mess3 and a memory, and the texts."""
 
   num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=1024, may_repeat=True)
-  temperatures: tuple[float, ...] = setting(
-    'temperatures of P[X | H]; prompts are tuned at hmm.emission_temperature', least=1e-6, may_repeat=True
-  )
+  temperatures: tuple[float, ...] = setting('temperatures of P[X | H]', least=1e-6, may_repeat=True)
   checkpoints: tuple[int, ...] = setting('pretraining steps after which layers are probed, beside 0')
   num_texts: int = setting('texts of each design that probes are fitted to and scored on', least=20, most=10**6)
 
   def check_fields(self) -> None:
     super().check_fields()
+    require_drawn_hmms(self)
     pairs = set(zip(self.num_states, self.temperatures))
     fits = len(pairs) == len(self.num_states) == len(self.temperatures)
     require(fits, 'temperatures', self.temperatures, f'one for each of num_states, {self.num_states}, no pair twice')
+    steps, each = self.checkpoints, self.pretrain.steps_per_call
+    are_passed = not any(step % each for step in steps)
+    valid = f'ascending multiples of pretrain.steps_per_call, {each}'
+    require(are_passed and steps == tuple(sorted(steps)), 'checkpoints', steps, valid)
