@@ -93,13 +93,14 @@ def lines(
   codes, values = pd.factorize(records[x], sort=is_number)
   labels = [lists.shown(value).replace('e-0', 'e-') for value in values]
   is_long = len(labels) > 7 and max(map(len, labels)) > 4
+  turned: dict[str, Any] = dict(rotation=45, ha='right', rotation_mode='anchor') if is_long else {}
   records = records.assign(place=codes)
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
   for axes, (value, rows) in zip(grid, groups.items()):
     _draw_lines(axes, rows, by, field, unit, cell, style)
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
-    axes.set_xticks(range(len(values)), labels, rotation=45 if is_long else 0)
+    axes.set_xticks(range(len(values)), labels, **turned)
     then(axes, rows)
     if not is_number:
       _separate(axes)

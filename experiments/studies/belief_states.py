@@ -166,7 +166,8 @@ def _points(beliefs: np.ndarray, texts: Texts) -> dict[str, Any]:
 def prediction(texts: Texts, model: MaskedLM, params: Any) -> Measured:
   """KL of predictions to the exact G, on the other texts."""
   n = texts.num_probed
-  probs, expected = texts.read(hj.token_probs(model, params, texts.inputs))[n:], texts.token_probs[n:]
+  probs = texts.read(np.asarray(hj.token_probs(model, params, texts.inputs)))[n:]
+  expected = texts.token_probs[n:]
   return {'prediction': _against(mean_kl(expected, probs), mean_kl(expected, expected.mean(0)))}
 
 
@@ -202,8 +203,8 @@ def patches(texts: Texts, model: MaskedLM, params: Any, hmm: Distribution, key: 
     for name, change in changes.items():
       patched = values[n:].copy()
       patched[:, place] += change
-      probs = hj.with_activations(model, params, texts.inputs[n:], {layer: patched})[:, place]
-      kls[name] = mean_kl(expected, probs)
+      probs = hj.with_activations(model, params, texts.inputs[n:], {layer: patched})
+      kls[name] = mean_kl(expected, np.asarray(probs)[:, place])
     found[layer] = {name: _against(kl, kls['none']) for name, kl in kls.items()}
   return found
 
@@ -278,12 +279,13 @@ def tables(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Table]:
   return made
 
 
-def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Figure | None]:
+def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
   """All figures, only from records."""
   ends = _ends(records)
   along = select(records, design='pooled')[lambda rows: rows['reader'].str.match('layer|prediction')]
-  log = lambda axes, _: axes.set_yscale('log')
-  same: dict[str, Any] = dict(unit=['hmm'], over='HMMs', cell=interval, source=records, then=log)
+  same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval, source=records)
+  # An untrained network predicts worse than a constant.
+  same['then'] = lambda axes, _: axes.set_ylim(0, 1.5)
   return {
     'layers': lines(
       ends.dropna(subset='r_squared'),
@@ -292,8 +294,7 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Figure | None
       x='reader',
       by='design',
       panel='process',
-      field='kl',
-      ylabel='KL of the belief (nats)',
+      ylabel="KL, as a share of a constant's",
       columns=3,
       **same,
     ),
@@ -304,7 +305,6 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Figure | None
       x='step',
       by='reader',
       panel='process',
-      field='share',
       xlabel='pretraining step',
       ylabel="KL, as a share of a constant's",
       **same,
@@ -316,7 +316,6 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Figure | None
       x='reader',
       by='process',
       panel='design',
-      field='share',
       ylabel='KL, as a share of no patch',
       **same,
     ),
@@ -329,7 +328,7 @@ def _simplex(ends: pd.DataFrame, s: BeliefSettings) -> Figure:
   """The beliefs that readers return in a triangle each, in the colours of the exact ones."""
   drawn = select(ends, hmm=0).dropna(subset='points')
   colours = np.array(drawn['points'].iloc[0])
-  figure, grid = figures_lib.panels(s.figure, len(drawn))
+  figure, grid = figures_lib.panels(s.figure, len(drawn), columns=5)
   for axes, reader, points in zip(grid, drawn['reader'], drawn['points']):
     hj.plots.simplex(np.array(points), colours, axes)
     axes.set_title(reader)
