@@ -52,8 +52,8 @@ def lines(
   by: str,
   unit: Sequence[str],
   over: str,
-  style: Callable[[Any], Style],
-  xlabel: str,
+  style: Callable[[Any], Style] | None = None,
+  xlabel: str = '',
   field: str = 'accuracy',
   ylabel: str = 'test accuracy (%)',
   cell: Callable[[Any], Interval] = percent,
@@ -75,7 +75,7 @@ def lines(
     by: the column of which each value has a line, in the order of the records.
     unit: the columns that name an independent unit.
     over: the word for units, in the caption.
-    style: from a value of `by` to the label and the look of its line.
+    style: from a value of `by` to the label and the look of its line; None: `cycle`.
     xlabel: of each panel.
     field: the column of values.
     ylabel: of each row of panels.
@@ -88,17 +88,19 @@ def lines(
   records = records.dropna(subset=field)
   if records.empty:
     return None
+  style = style or cycle(records[by].unique())
   is_number = records[x].dtype.kind in 'if'
   codes, values = pd.factorize(records[x], sort=is_number)
   labels = [lists.shown(value).replace('e-0', 'e-') for value in values]
   is_long = len(labels) > 7 and max(map(len, labels)) > 4
+  turned: dict[str, Any] = dict(rotation=45, ha='right', rotation_mode='anchor') if is_long else {}
   records = records.assign(place=codes)
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
   for axes, (value, rows) in zip(grid, groups.items()):
     _draw_lines(axes, rows, by, field, unit, cell, style)
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
-    axes.set_xticks(range(len(values)), labels, rotation=45 if is_long else 0)
+    axes.set_xticks(range(len(values)), labels, **turned)
     then(axes, rows)
     if not is_number:
       _separate(axes)

@@ -225,8 +225,7 @@ def _of_curves(
   long = records.loc[records.index.repeat([len(curve) for curve in curves])]
   curve = pd.concat(curves)
   long = long.assign(x=curve.index, y=curve.to_numpy())
-  styles = figures.cycle(long['size'].unique())
-  same: dict[str, Any] = dict(x='x', by='size', field='y', unit=grid.unit, over=grid.over, style=styles)
+  same: dict[str, Any] = dict(x='x', by='size', field='y', unit=grid.unit, over=grid.over)
   return figures.lines(long, settings, title, xlabel=xlabel, ylabel=ylabel, **same, **more)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis.grid_tables import FITS, Grid
-from experiments.analysis.statistics import Interval, stratified
+from experiments.analysis.statistics import Interval, outcome, stratified
 from experiments.analysis.tables import of_interval, Row, select, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.plan import EndPoint
@@ -38,8 +38,9 @@ def _row(point: EndPoint, grid: Grid) -> Row:
   if point.field == 'accuracy':
     row['without near ties'] = over_hmms(differences(point, grid, 'clear_accuracy'))
   bounds = {'above': point.above, 'below': point.below}
+  least, most = max(point.above, default=-np.inf), min(point.below, default=np.inf)
   row['expected'] = ', '.join(f'{side} {bound:g}' for side, bounds_of in bounds.items() for bound in bounds_of)
-  return row | {'outcome': outcome(found, point) if row['expected'] else ''}
+  return row | {'outcome': outcome(found, least, most) if row['expected'] else ''}
 
 
 def _difference(point: EndPoint) -> str:
@@ -88,12 +89,3 @@ def _values(records: pd.DataFrame, field: str, task: list[str]) -> pd.Series:
 def over_hmms(values: pd.Series) -> Interval:
   """The mean over HMMs, stratified by distribution."""
   return stratified(of_size for _, of_size in values.groupby(level=[*Point._fields]))
-
-
-def outcome(found: Interval, point: EndPoint) -> str:
-  """'held' if the interval lies in the expected range, 'not held' if it lies outside, else 'undecided'."""
-  least, most = max(point.above, default=-np.inf), min(point.below, default=np.inf)
-  low, high = found.ends
-  if least <= low and high <= most:
-    return 'held'
-  return 'not held' if high < least or low > most else 'undecided'

@@ -144,6 +144,14 @@ def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
   return float(np.sqrt(variances.sum())), float(weights.sum() ** 2 / (weights**2 / degrees).sum())
 
 
+def outcome(found: Interval, least: float, most: float) -> str:
+  """'held' if the interval lies between least and most, 'not held' if it lies outside, else 'undecided'."""
+  low, high = found.ends
+  if least <= low and high <= most:
+    return 'held'
+  return 'not held' if high < least or low > most else 'undecided'
+
+
 def holm(p_values: pd.Series) -> pd.Series:
   """Holm-adjusted p-values (Holm 1979); NaN, for no test, counts as a test and stays NaN.
 

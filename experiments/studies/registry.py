@@ -24,7 +24,7 @@ _PLACES = {
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
   'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
-  'belief_states': ('studies.belief_states.study', 'studies.settings:BeliefSettings'),
+  'belief_states': ('studies.belief_states', 'studies.settings:BeliefSettings'),
   'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
 GRIDS = tuple(name for name, (_, settings) in _PLACES.items() if settings == _GRID[1])

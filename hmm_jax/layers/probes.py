@@ -112,7 +112,7 @@ def probe(
   train, validation, test = (
     (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
   )
-  values, loss = _VALUES[kind], _mean_square if kind == 'affine' else _mean_kl
+  values, loss = _VALUES[kind], _mean_square if kind == 'affine' else mean_kl
   candidates = list(_FITS[kind](*train))
   losses = [loss(validation[1], values(validation[0], *fitted)) for fitted, _ in candidates]
   fitted, penalty = candidates[int(np.argmin(losses))]
@@ -122,14 +122,15 @@ def probe(
   r_squared = math.nan if is_constant else 1 - _mean_square(expected, found) / variance
   if kind == 'affine':
     fitted = tuple(unit * part for part in fitted)
-  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else _mean_kl(expected, found), float(penalty))
+  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else mean_kl(expected, found), float(penalty))
 
 
 def _mean_square(targets: np.ndarray, values: np.ndarray) -> float:
   return float(np.square(targets - values).sum(-1).mean())
 
 
-def _mean_kl(targets: np.ndarray, values: np.ndarray) -> float:
+def mean_kl(targets: np.ndarray, values: np.ndarray) -> float:
+  """The mean over rows of KL(target || value) in nats."""
   return float(scipy.special.rel_entr(targets, values).sum(-1).mean())
 
 
