@@ -23,7 +23,7 @@ _PLACES = {
   'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
-  'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
+  'degradation': ('studies.degradation', 'studies.settings:DegradationSettings'),
   'belief_states': ('studies.belief_states.study', 'studies.settings:BeliefSettings'),
   'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
