@@ -152,12 +152,14 @@ def paired(values: pd.DataFrame, pairs: Mapping[str, tuple[Any, Any]]) -> pd.Ser
   return pd.concat(found, names=['contrast']) if found else pd.Series(dtype=float)
 
 
-def contrasts(differences: pd.Series, rows: Sequence[str], unit: Sequence[str]) -> pd.DataFrame:
-  """A row for each contrast at each value of `rows`: the mean over units, tested; a family is one contrast."""
+def contrasts(
+  differences: pd.Series, rows: Sequence[str], unit: Sequence[str], family: Sequence[str] = ('contrast',)
+) -> pd.DataFrame:
+  """A row for each contrast at each value of `rows`: the mean over units, tested in families as in `tested`."""
   if differences.empty:
     return pd.DataFrame()
   values = differences.groupby(level=['contrast', *rows, *unit], sort=False).mean()
-  return tested(values.groupby(level=['contrast', *rows], sort=False).agg(interval), ['contrast'])
+  return tested(values.groupby(level=['contrast', *rows], sort=False).agg(interval), family)
 
 
 def pooled(

@@ -13,11 +13,12 @@ from hmm_jax._support import compilation
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import tuner as tuner_lib
-from hmm_jax.tuning.heads import Linear, LinearHead
+from hmm_jax.tuning.heads import Linear
 
 # Functions of `tuning` over a leading axis of problems; arguments with axis None are shared.
 _features = jax.jit(jax.vmap(tuner_lib.Tuner.features, (None, 0, 0)), static_argnums=0)
 _scores = jax.jit(jax.vmap(tuner_lib.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
+_read = jax.jit(jax.vmap(tuner_lib.Tuner.read, (None, 0, 0, 0)), static_argnums=0)
 _epoch = jax.jit(jax.vmap(tuner_lib.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
 _init = jax.jit(
   jax.vmap(tuner_lib.init_tuning, (0, None, None, 0, 0, None)), static_argnums=(1, 2), compiler_options=compilation.ONCE
@@ -81,16 +82,11 @@ def train(
 
 
 def scores(tuner: tuner_lib.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
-  """Class scores [problems, n, C] by trainables as `train` yields them."""
+  """Class scores [problems, n, C] by trainables as `train` returns them."""
   tuner, frozen = tuner.after_features(frozen)
   return np.asarray(_scores(tuner, trainables, frozen, features))[:, 0]
 
 
-def prompted(tuner: tuner_lib.Tuner, prompts: np.ndarray, frozen: Any, inputs: np.ndarray) -> np.ndarray:
-  """Token probabilities [problems, n, V] at the [MASK] of inputs [problems, n, T] after prompts [problems, P, E]."""
-  assert tuner.model is not None
-  count, num_tokens = len(prompts), tuner.model.num_tokens
-  # The scores of this head are the probabilities that it reads.
-  identity = np.tile(np.eye(num_tokens, dtype=np.float32), (count, 1, 1, 1))
-  head = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
-  return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': head}, frozen, inputs)
+def prompted(tuner: tuner_lib.Tuner, trainables: Any, frozen: Any, inputs: np.ndarray) -> np.ndarray:
+  """Token probabilities [problems, n, V] at the [MASK] of inputs [problems, n, T] after the prompts of trainables."""
+  return np.asarray(_read(tuner, trainables, frozen, inputs))[:, 0]

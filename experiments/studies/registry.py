@@ -23,8 +23,8 @@ _PLACES = {
   'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
-  'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
   'belief_states': ('studies.belief_states', 'studies.settings:BeliefSettings'),
+  'degradation': ('studies.degradation', 'studies.settings:DegradationSettings'),
   'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
 GRIDS = tuple(name for name, (_, settings) in _PLACES.items() if settings == _GRID[1])

@@ -2,7 +2,14 @@
 
 from experiments.settings.fields import require, setting
 from experiments.settings.grid import Settings
-from experiments.settings.groups import Experiment, FigureSettings
+from experiments.settings.groups import (
+  BertSettings,
+  ConvergedSettings,
+  Experiment,
+  FigureSettings,
+  MlmSettings,
+  TuneSettings,
+)
 
 
 class ExampleSettings(Experiment):
@@ -50,3 +57,61 @@ class BeliefSettings(Settings):
     pairs = set(zip(self.num_states, self.temperatures))
     fits = len(pairs) == len(self.num_states) == len(self.temperatures)
     require(fits, 'temperatures', self.temperatures, f'one for each of num_states, {self.num_states}, no pair twice')
+
+
+class PretrainedSettings(MlmSettings):
+  """The BERTs, each pretrained on the text of its own HMM."""
+
+  checkpoints: tuple[int, ...] = setting('pretraining steps at which BERT is evaluated', least=0)
+  num_documents: int = setting('number of documents in the corpus')
+  document_length: int = setting('tokens in a document, which is one pretraining chunk', least=2)
+  model: BertSettings
+
+  def check_fields(self) -> None:
+    super().check_fields()
+    self.require('model.causal', not self.model.causal, 'False: the theorems are about masked models')
+    steps, each = self.checkpoints, self.steps_per_call
+    ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
+    valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
+    self.require('checkpoints', ascending and not any(step % each for step in steps), valid)
+    valid = f'at most num_documents, {self.num_documents}'
+    self.require('batch_size', self.batch_size <= self.num_documents, valid)
+
+
+class DegradationSettings(Experiment):
+  """The imperfect models that constructions, trained heads and prompts are tested on, and the training."""
+
+  models: tuple[str, ...] = setting('models to test: a perturbed exact G, or a BERT', choices=('exact', 'bert'))
+  num_hmms: int = setting('number of HMMs for each theorem')
+  num_states_3_3: int = setting('number of hidden states |H| for Theorem 3.3', least=2)
+  num_states_3_6: int = setting('number of hidden states |H| for Theorem 3.6: H* and its imitators', least=6)
+  num_tokens: int = setting('vocabulary size V', least=5)
+  conditioning: float = setting('lower bound on the smallest singular value of a drawn problem', below=1)
+  rank_threshold: float = setting('singular values up to this share of the largest count as 0', below=1)
+  max_nodes: int = setting('maximum nodes of the search for H* in Assumption 3.5')
+  length: int = setting('tokens in an input', least=2)
+  num_train: int = setting('number of training inputs')
+  num_test: int = setting('number of test inputs')
+  largest_majority: float = setting('largest share of a class; other tasks are redrawn', above=0.5, below=1)
+  max_draws: int = setting('maximum draws of a task')
+  noise_levels: tuple[float, ...] = setting('KL(G || noisy G) at the [MASK] in nats', least=0)
+  short_context_levels: tuple[float, ...] = setting('KL of G mixed with G of a short context in nats')
+  reach: int = setting('tokens on each side in the short context')
+  noise_beside: tuple[float, ...] = setting('KL of the noise beside a nearly singular W and a leak in nats', least=0)
+  singular_values: tuple[float, ...] = setting('smallest singular values of W')
+  leaks: tuple[float, ...] = setting('probabilities that B leaves H*', below=1)
+  prompt_length: int = setting('prompt length in vectors')
+  prompt_scale: float = setting('largest magnitude of an initial prompt entry')
+  tuning: TuneSettings
+  converged: ConvergedSettings
+  bert: PretrainedSettings
+  figure: FigureSettings
+
+  def check_fields(self) -> None:
+    self.require('num_states_3_3', self.num_states_3_3 <= self.num_tokens, f'at most num_tokens, {self.num_tokens}')
+    valid = f'each at most conditioning, {self.conditioning}, the lower bound for a drawn W'
+    self.require('singular_values', max(self.singular_values) <= self.conditioning, valid)
+    self.tuning.check_num_train('tuning', self.num_train)
+    longest = max(self.length + self.prompt_length, self.bert.document_length)
+    valid = f'at least {longest}, the larger of a document and an input with its prompt'
+    self.require('bert.model.max_positions', self.bert.model.max_positions >= longest, valid)
