@@ -151,8 +151,8 @@ def _mask_count(
   Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most the number of tokens in use;
   to the marginals it adds one less, as their columns have the sum pi. A rank that attains its bound is exact.
   """
-  chain = integer_chain(hmm)
-  integers = [chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T]
+  start, moves, likelihoods = integer_chain(hmm)
+  integers = [start, moves, likelihoods.T]
   num_used = np.count_nonzero(integers[-1].any(0))
   if basis is _modular_basis:
     integers = [array % PRIME for array in integers]

@@ -15,7 +15,7 @@ from hmm_jax.models.model import ExactModel
 from hmm_jax.theory import recovery, theorems
 from hmm_jax.theory.assumptions import AssumptionError, Thresholds
 from hmm_jax.theory.problem import StateProblem
-from hmm_jax.theory.rational_constructions import exact_construction
+from experiments.studies.theory.rational_constructions import exact_construction
 from hmm_jax.tuning import tuner as tuner_lib
 from hmm_jax.tuning.heads import Attention, Linear
 

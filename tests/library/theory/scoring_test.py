@@ -9,7 +9,7 @@ from theory_cases import CRITERIA, drawn, FAMILIES
 
 from hmm_jax.theory import assumptions, comparison, padding, scoring, texts, theorems
 from hmm_jax.theory.padding import PaddedSizes
-from hmm_jax.theory.rational_constructions import exact_construction
+from experiments.studies.theory.rational_constructions import exact_construction
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
 
