@@ -1,7 +1,4 @@
-"""Linear algebra on object arrays of `Fraction`s: ranks and left inverses without any rounding.
-
-Stationary laws have the type of their arguments, floats or `Fraction`s.
-"""
+"""Linear algebra on object arrays of `Fraction`s: ranks and left inverses without any rounding."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -85,13 +82,10 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] with pi^T transition_matrix = pi^T and sum 1, floats or `Fraction`s as the argument; None if not unique."""
+  """pi [H] of `Fraction`s with pi^T transition_matrix = pi^T and sum 1; None if it is not unique."""
   size = len(transition_matrix)
   equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
   totals = np.arange(size + 1) == size
-  if transition_matrix.dtype != object:
-    law, _, rank, _ = np.linalg.lstsq(equations, totals.astype(float))
-    return law if rank == size else None
   rows, pivots = row_reduced(np.hstack([equations, totals[:, None] * Fraction(1)]))
   return rows[:size, size] if pivots == list(range(size)) else None
 
