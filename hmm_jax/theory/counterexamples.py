@@ -31,7 +31,7 @@ def head_fails_prompt_succeeds() -> StateProblem:
     # Columns are "good" and "bad".
     emission_matrix=np.array([[2, 1], [0, 3], [3, 0]]) / 3,
   )
-  return StateProblem(hmm, hmm.initial_probs, np.eye(3)[:2])
+  return StateProblem(hmm, silent_probs=np.array([1, 1, 1]) / 3, task_weights=np.eye(3)[:2])
 
 
 def head_fails_attention_succeeds() -> MemoryProblem:
@@ -54,4 +54,4 @@ def head_fails_attention_succeeds() -> MemoryProblem:
     cell_index=np.zeros(3, np.int32),
     emission_matrix=np.array([[article, noun, verb] for noun in nouns]) / 4,
   )
-  return MemoryProblem(hmm, hmm.initial_probs, np.eye(2), cell=0)
+  return MemoryProblem(hmm, silent_probs=np.array([1, 2, 1]) / 4, task_weights=np.eye(2), cell=0)

@@ -131,8 +131,7 @@ class AttentionConstruction(NamedTuple):
 
 
 def exact_posterior(problem: Any) -> Posterior:
-  """A function from a text to P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M]; zeros for impossible texts.
-  """
+  """A function from a text to P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M]; zeros for impossible texts."""
   if isinstance(problem, StateProblem):
     silent = integer_chain(problem.hmm.starting_from(fraction_rows(problem.silent_probs)))
     return lambda tokens: normalised((silent.start * following(silent, tokens))[0])

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from fractions import Fraction
 import math
 import operator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -12,7 +12,6 @@ from conftest import DOCS
 import numpy as np
 import pytest
 import rationals
-from theory_assumptions_cases import EXACT
 from theory_cases import exact_posterior, in_region_by_definition
 from theory_fractions import read
 
@@ -96,7 +95,7 @@ def test_the_table_of_the_page():
 
 
 def test_no_linear_head_is_right_on_states():
-  """With two tokens a head is a threshold on G_1(good): the best errs on 7/27. The library proves that none is right."""
+  """With two tokens a head is a threshold on G_1(good): the best errs on 7/27, and the library proves it wrong."""
   texts = list(itertools.product(range(2), repeat=2))
   posteriors = np.array([masked_probs(STATES.hmm, text) for text in texts])
   probs = np.array([rationals.path_weights(*STATES.hmm, (None, *text), 0).sum() for text in texts])

@@ -89,7 +89,7 @@ def test_minus_2_is_wrong_and_the_bound_is_right():
 
 @pytest.mark.parametrize('constant', [2, 1000])
 def test_no_constant_is_enough(constant):
-  """If 1 and 2 show "c" with probability 1/n, q^T Theta = (0, 0, n): each beta fails for some n, and -1 - n does not."""
+  """If 1 and 2 show "c" with probability 1/n, q^T Theta = (0, 0, n): each beta fails for some n, not -1 - n."""
   n = 2 * (constant + 2)
   problem = of_page(shared=n)
   assert recovery(problem, [0, 1], SHOW).sum(0).tolist() == [0, 0, n]

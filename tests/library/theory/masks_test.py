@@ -11,7 +11,6 @@ from theory_assumptions_cases import EXACT
 import hmm_jax as hj
 from hmm_jax._support.rational.algebra import fraction_rows, PRIME, rank
 from hmm_jax.theory import theorem_3_3
-from hmm_jax.tuning.reachable import linear_score, reachable
 
 # The start is not stationary. Of a token one move before a state, P[0 | state] is 1/7, 3/4 and 2/7.
 CHAIN = hj.HMM(*map(fraction_rows, ([1, 2, 3], [[1, 2, 0], [0, 1, 2], [2, 0, 1]], [[2, 0], [1, 1], [0, 2]])))
@@ -101,13 +100,6 @@ def test_marginals_of_a_sticky_chain_have_the_rank_of_one():
   needed = hj.theory.masks_needed(from_uniform(1 + 270 * np.eye(30, dtype=int), powers))
   assert needed.joint.ranks == [10, 30]
   assert needed.marginals.masks is None and set(needed.marginals.ranks) == {10}
-
-
-def test_a_task_that_does_not_ask_for_a_lumped_past_has_a_head():
-  """Two masks of the lumpable chain: mu on the blocks {0, 1} and {2} is linear in them, mu = (2, -1, 0) is not."""
-  reach, seen = reachable(LUMPABLE, 2), hj.theory.masks_as_one_token(LUMPABLE, 2)
-  scores = [linear_score(seen, reach, [mu, [0, 0, 0]], LUMPABLE.initial_probs) for mu in ([2, -1, 0], [2, 2, -1])]
-  assert [score.head is None for score in scores] == [True, False]
 
 
 @pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
