@@ -1,15 +1,29 @@
-"""The attention heads of Theorems 4.3 and 4.6 in fractions, to be followed by hand.
+"""The region R (4.3), and the attention heads of Theorems 4.3 and 4.6, in fractions, to be followed by hand.
 
-The memory has one cell, the start is stationary, and one state shows the memory; the others emit the same whatever it
-holds.
+Heads are those of a memory of one cell from a stationary start; one state shows the memory, and the others emit the
+same whatever it holds.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import rationals
+from theory_cases import exact_posterior
 
 from hmm_jax._support.rational.algebra import left_inverse
+
+
+def possible_states(problem, joint, text):
+  """True where a state is possible at a position given all other tokens, [T, H]; `joint` is its HMM in fractions."""
+  rows = rationals.likelihood_rows(joint, text)
+  probs = [rationals.state_probs(joint, rows, position, leave_out=True) for position in range(len(text))]
+  return np.array(probs).reshape(len(text), -1, problem.hmm.num_states).any(1)
+
+
+def in_region(problem, joint, states, text):
+  """True if the text can occur and some position's state surely lies in H* = `states`."""
+  outside = np.delete(possible_states(problem, joint, text), states, axis=1)
+  return bool(exact_posterior(problem, joint, text).any() and not outside.any(1).all())
 
 
 class Reading(NamedTuple):

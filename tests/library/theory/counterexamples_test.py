@@ -12,8 +12,8 @@ from conftest import DOCS
 import numpy as np
 import pytest
 import rationals
-from theory_cases import exact_posterior, in_region_by_definition
-from theory_fractions import read
+from theory_cases import exact_posterior
+from theory_fractions import in_region, read
 
 from hmm_jax import theory
 from hmm_jax._support.rational.algebra import fraction_rows
@@ -126,7 +126,7 @@ def test_the_prompt_of_theorem_3_6_is_right():
 
 def test_the_head_of_theorem_4_3_is_right():
   """On every text in R of up to four words; the scores of the two texts of the page."""
-  inside = [text for text in texts_up_to(4, 4) if in_region_by_definition(MEMORY, JOINT, [NOUN], text)]
+  inside = [text for text in texts_up_to(4, 4) if in_region(MEMORY, JOINT, [NOUN], text)]
   for text in inside:
     cow, toy = exact_posterior(MEMORY, JOINT, text)
     assert (cow - toy) * read(MEMORY, NOUN, text).score > 0

@@ -5,10 +5,9 @@ import itertools
 from conftest import DOCS
 import numpy as np
 import pytest
-import rationals
 from theory_assumptions_cases import EXACT
-from theory_cases import exact_hmm, exact_posterior, in_region_by_definition
-from theory_fractions import read, recovery
+from theory_cases import exact_hmm, exact_posterior
+from theory_fractions import in_region, possible_states, read, recovery
 
 from hmm_jax._support.rational.algebra import fraction_rows
 from hmm_jax.distributions.memory_hmm import MemoryHMM
@@ -79,7 +78,7 @@ def test_minus_2_is_wrong_and_the_bound_is_right():
   """On all texts in R of up to five words the score with -5 has the sign of the exact one; -2 fails on two of three."""
   problem, wrong = of_page(), set()
   for text in itertools.chain(*(itertools.product(range(3), repeat=length) for length in range(1, 6))):
-    if in_region_by_definition(problem, exact_hmm(problem), [SHOW], text):
+    if in_region(problem, exact_hmm(problem), [SHOW], text):
       exact, mended = exact_score(problem, text), read(problem, SHOW, text, -5).score
       assert mended * exact > 0 or mended == exact == 0
       if len(text) == 3 and read(problem, SHOW, text, -2).score * exact < 0:
@@ -104,10 +103,5 @@ def test_the_prompt_can_make_another_position_sure():
   beta = -1 - max(recovery(problem, [0, 1], SHOW).sum(0))
   reading = read(problem, SHOW, text, beta)
   assert np.flatnonzero(reading.logits == 1).tolist() == [1, 3] and reading.logits.max() == 1
-  joint = exact_hmm(problem)
-  rows = rationals.likelihood_rows(joint, text)
-  # Given the other words, by position and then by memory and state.
-  unprompted = np.array([rationals.state_probs(joint, rows, position, leave_out=True) for position in range(4)])
-  can_pause = unprompted.reshape(4, 3, 2)[..., PAUSE].any(-1)
-  assert can_pause.tolist() == [True, True, False, True]
+  assert possible_states(problem, exact_hmm(problem), text)[:, PAUSE].tolist() == [True, True, False, True]
   assert reading.score * exact_score(problem, text) > 0

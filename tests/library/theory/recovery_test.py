@@ -9,7 +9,8 @@ from conftest import at, contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
-from theory_cases import CRITERIA, drawn, EXACT, exact_hmm, exact_posterior, in_region_by_definition
+from theory_cases import CRITERIA, drawn, EXACT, exact_hmm, exact_posterior
+from theory_fractions import in_region
 
 from hmm_jax.models.model import ExactModel
 from hmm_jax.theory import recovery, theorems
@@ -46,7 +47,7 @@ def test_theorems_3_6_and_4_6_give_every_label(theorem, problem):
   for text, scores in zip(texts.tolist(), in_float64(scored, construction, hmm, inputs)):
     posterior = exact_posterior(problem, exact, text)
     # H* is state 0, which shows the memory.
-    if posterior.any() if with_states else in_region_by_definition(problem, exact, [0], text):
+    if posterior.any() if with_states else in_region(problem, exact, [0], text):
       label = ((problem.task_weights - problem.task_weights[-1]) @ posterior).astype(float)
       if label.any():
         np.testing.assert_allclose(scores / np.abs(scores).max(), label / np.abs(label).max(), atol=1e-9)

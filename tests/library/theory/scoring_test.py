@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 import rationals
-from theory_cases import CRITERIA, drawn, exact_hmm, exact_posterior, FAMILIES, in_region_by_definition
+from theory_cases import CRITERIA, drawn, exact_hmm, exact_posterior, FAMILIES
+from theory_fractions import in_region
 
 from hmm_jax.theory import assumptions, comparison, padding, scoring, texts, theorems
 from hmm_jax.theory.padding import PaddedSizes
@@ -66,9 +67,9 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
       np.testing.assert_allclose(found.token_probs[index, : len(G), :num_tokens], G, atol=1e-13)
       assert not found.token_probs[index, len(G) :].any()
       states = program.finding.witness.get('recoverable_states')
-      in_region = of_states or in_region_by_definition(problem, of_label, states, text)
-      assert sure[index] == in_region
-      if in_region and posterior[recovered].any():
+      is_inside = of_states or in_region(problem, of_label, states, text)
+      assert sure[index] == is_inside
+      if is_inside and posterior[recovered].any():
         expected = found.factor[index] * np.append(posterior[recovered], 0).astype(float)
         np.testing.assert_allclose(read[index], expected, rtol=1e-9, atol=1e-12)
         assert found.factor[index] > 0
