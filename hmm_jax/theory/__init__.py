@@ -14,8 +14,10 @@ from hmm_jax.theory.assumptions import (
   stationarity,
   Thresholds,
 )
+from hmm_jax.theory.counterexamples import head_fails_attention_succeeds, head_fails_prompt_succeeds
 from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.theory.masks import MaskCount, masks_as_one_token, masks_needed, MasksNeeded
+from hmm_jax.theory.problem import MemoryProblem, StateProblem
 from hmm_jax.theory.prompt_place import inner_prompt
 from hmm_jax.theory.recovery import (
   mass_weights,
@@ -25,4 +27,5 @@ from hmm_jax.theory.recovery import (
   theorem_4_3,
   theorem_4_6,
 )
+from hmm_jax.theory.theorems import Criteria, Program, program
 from hmm_jax.tuning.separability import exact_certificate, linear_separation

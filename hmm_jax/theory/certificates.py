@@ -78,7 +78,7 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, sepa
 
   Args:
     problem: the model's chain, and the task that the labels are of.
-    tokens: x [n, T], with [MASK] (id V) after the end; the head sees G_1 of (MASK, x).
+    tokens: x [n, T]; the head sees G_1 of (MASK, x).
     labels: [n].
     separation: the answer of the linear program on these inputs.
   """
@@ -91,9 +91,9 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, sepa
   features = []
   for sequence, label in zip(tokens[inputs].tolist(), labels[inputs]):
     message = following(chain, sequence)
-    if (mu @ (silent * message[0])).argmax() != label:
+    if (mu @ (silent * message)).argmax() != label:
       return False
-    weights = chain.likelihoods[:-1, 0] @ (chain.start * message)[0]
+    weights = chain.likelihoods @ (chain.start * message)
     features.append(weights // (np.gcd.reduce(weights) or 1))
   pairs = np.stack([np.searchsorted(inputs, separation.pairs[:, 0]), separation.pairs[:, 1]], axis=1)
   return separability.exact_certificate(features, labels[inputs], pairs, len(mu)) is not None

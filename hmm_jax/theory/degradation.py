@@ -74,9 +74,6 @@ class NoisyModel(MaskedLM):
     nearby = predict(jnp.where(is_near[:, None], prompts, 1), tokens[:, : 1 + self.reach], positions)
     return _noisy(params, predict(prompts, tokens, positions), nearby, embeddings, positions)
 
-  def represent(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
-    return self._exact.represent(params.distribution, embeddings, positions)
-
   @property
   def _exact(self) -> ExactModel:
     return ExactModel(self.num_tokens)
@@ -114,10 +111,8 @@ def _noise(salt: Array | np.ndarray, embeddings: Array, num_tokens: int) -> Arra
 def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
   """The HMM with the emissions of state 1 moved towards those of state 0 until W has this smallest singular value.
 
-  The value falls to 0 continuously on the way, so that every smaller one is attained.
-
-  Raises:
-    ValueError: `target` is not between 0 and the present smallest singular value.
+  The value falls to 0 continuously on the way, so that every smaller one is attained; scipy raises ValueError for a
+  larger one. `hmm` has at most as many states as tokens.
   """
   W = float64(hmm.emission_matrix)
 
@@ -127,8 +122,6 @@ def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
     return rows
 
   smallest = lambda share: np.linalg.svd(moved(share), compute_uv=False)[-1]
-  if not 0 < target <= smallest(0.0) or W.shape[0] > W.shape[1]:
-    raise ValueError(f'target is {target}; valid is above 0 and at most {smallest(0.0):.3g}, the value of W')
   share = scipy.optimize.brentq(lambda share: smallest(share) - target, 0.0, 1.0, xtol=1e-15)
   return hmm._replace(emission_matrix=moved(share))
 

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from jax import Array
 import numpy as np
 
-from hmm_jax._support.rational.algebra import is_ergodic, stationary_law
+from hmm_jax._support.rational.algebra import is_ergodic
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
+from hmm_jax.distributions.processes import stationary_probs
 from hmm_jax.theory.problem import (
   composed,
   concentrated,
@@ -230,8 +231,8 @@ def _memory_problem(
   shape = (sizes.memory_size,) * sizes.num_cells
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
   silent_probs = full_probs(rng, sizes.num_states)
-  if rng.random() < 0.5 and (stationary := stationary_law(transition_matrix)) is not None:
-    silent_probs = stationary
+  if rng.random() < 0.5:
+    silent_probs = stationary_probs(transition_matrix)
   first_probs = silent_probs @ transition_matrix
   hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
   task_weights = random_weights(rng, sizes.num_classes, weighed, sizes.memory_size)

@@ -73,15 +73,10 @@ def masks_needed(hmm: HMM, proves: bool = True) -> MasksNeeded:
 
   Source: the theorem of k masks in docs/findings/theory.md; k = 1 is Theorem 3.3 of Wei, Xie and Ma (2021).
 
-  >>> import jax
-  >>> from hmm_jax import random_hmm
-  >>> from hmm_jax.theory.mask_examples import cycle
-  >>> needed = masks_needed(cycle([1, 0, 0, 0, 0], stay=1))  # 5 states, 2 tokens
-  >>> needed.joint.masks, needed.joint.ranks, needed.marginals.masks
-  (4, [2, 3, 4, 5], 4)
-
   The paper's draw, 30 states and 10 tokens: two masks, or the marginals of four.
 
+  >>> import jax
+  >>> from hmm_jax import random_hmm
   >>> needed = masks_needed(random_hmm(jax.random.key(46), 30, 10))
   >>> needed.joint.ranks, needed.marginals.ranks
   ([10, 30], [10, 19, 28, 30])
@@ -125,17 +120,6 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   >>> p = hidden_state_probs(hmm.starting_from(masks_as_one_token(hmm, 2).initial_probs), np.array([[2, *text]]))[0]
   >>> bool(np.allclose(p @ masks_as_one_token(hmm, 2).emission_matrix, chained))
   True
-
-  No number of masks tells a lumpable past, and that is no obstacle to a task that does not ask for it:
-
-  >>> from hmm_jax.theory.mask_examples import lumpable_past
-  >>> hmm = lumpable_past()
-  >>> from hmm_jax.tuning.reachable import linear_score
-  >>> reach, seen = reachable(hmm, 2), masks_as_one_token(hmm, 2)
-  >>> for mu in ([2, -1, 0], [2, 2, -1]):
-  ...   print(linear_score(seen, reach, [mu, [0, 0, 0]], hmm.initial_probs).head is None)
-  True
-  False
   """
   if masks < 1:
     raise ValueError(f'masks is {masks}; valid is at least 1')
@@ -151,8 +135,8 @@ def _mask_count(
   Ranks modulo a prime are lower bounds. One mask more multiplies the rank of J by at most the number of tokens in use;
   to the marginals it adds one less, as their columns have the sum pi. A rank that attains its bound is exact.
   """
-  chain = integer_chain(hmm)
-  integers = [chain.start[0], chain.moves, chain.likelihoods[:-1, 0].T]
+  start, moves, likelihoods = integer_chain(hmm)
+  integers = [start, moves, likelihoods.T]
   num_used = np.count_nonzero(integers[-1].any(0))
   if basis is _modular_basis:
     integers = [array % PRIME for array in integers]

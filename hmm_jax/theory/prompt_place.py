@@ -14,7 +14,8 @@ supp(mu), rho = `silent_probs` the prior by which texts are labelled, and v = mu
 - For two classes, and mu their contrast, let b be positive on the rows with mu > 0 and negative on those with mu < 0,
   which exists iff the hulls of the two are disjoint. Then u_h = v_h / (M b)_h > 0 on S gives the same b^T G.
 
-Both are sufficient and neither is necessary: in `mask_examples.lumpable_past` both fail, and one row is right.
+Both are sufficient and neither is necessary: on the lumpable chain of docs/findings/theory.md both fail, and one row is
+right.
 """
 
 import numpy as np

@@ -75,7 +75,7 @@ def reachable(hmm: HMM, length: int) -> Reachable:
     ArithmeticError: fewer words than the dimension were found, since the prime divides a determinant.
   """
   chain = integer_chain(hmm)
-  moves, likelihoods, num_states = chain.moves % PRIME, chain.likelihoods[:-1, 0] % PRIME, hmm.num_states
+  moves, likelihoods, num_states = chain.moves % PRIME, chain.likelihoods % PRIME, hmm.num_states
   basis_words = level = list[tuple[tuple[int, ...], np.ndarray]]([((), np.ones(num_states, object))])
   for _ in range(min(length, num_states - 1)):
     if len(basis_words) == num_states:
@@ -90,9 +90,9 @@ def reachable(hmm: HMM, length: int) -> Reachable:
   words = [word for word, _ in basis_words]
   if len(words) == num_states:
     return Reachable(words, np.eye(num_states, dtype=int).astype(object))
-  basis = np.array([following(chain, word)[0] for word in words], object)
+  basis = np.array([following(chain, word) for word in words], object)
   shorter = [message for word, message in zip(words, basis) if len(word) < length]
-  images = [chain.moves @ (row * message) for message in shorter for row in chain.likelihoods[:-1, 0]]
+  images = [chain.moves @ (row * message) for message in shorter for row in chain.likelihoods]
   if rank(np.array([*basis, *images], object)) > len(basis):
     raise ArithmeticError(f'{len(words)} words of the chain are no basis: the prime {PRIME} divides a determinant')
   return Reachable(words, basis)

@@ -8,13 +8,13 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.fields import SettingsError
+from experiments.studies.theory.rational_constructions import exact_posterior
 from experiments.studies.theory.settings import TheorySettings
 from hmm_jax.theory import families, padding, scoring, texts, theorems
 from hmm_jax.theory.comparison import BLOCK_SIZE, compared, predicted, PredictedProblem, TOLERANCE
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.padding import PaddedSizes
 from hmm_jax.theory.problem import generator, random_weights, small_fractions
-from hmm_jax.theory.rational_constructions import exact_posterior
 from hmm_jax.theory.scoring import Predictions
 from hmm_jax.theory.theorems import Program
 

@@ -17,12 +17,12 @@ import numpy as np
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.problems import draw, majority, text_of, Theorem
+from experiments.studies.theory.rational_constructions import exact_construction
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
 from hmm_jax._support.rational.algebra import as_fractions
 from hmm_jax.theory import theorems
 from hmm_jax.theory.comparison import compared, Comparison, PredictedProblem, TOLERANCE
-from hmm_jax.theory.rational_constructions import exact_construction
 from hmm_jax.theory.theorems import Program
 
 # The name of the right construction among the wrong ones.

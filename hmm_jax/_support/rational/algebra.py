@@ -1,13 +1,9 @@
-"""Linear algebra on object arrays of `Fraction`s: ranks and left inverses without any rounding.
-
-Stationary laws have the type of their arguments, floats or `Fraction`s.
-"""
+"""Linear algebra on object arrays of `Fraction`s: ranks and left inverses without any rounding."""
 
 from collections.abc import Callable
 from fractions import Fraction
 import math
 import operator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,39 +80,11 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
   return rows[:, size:]
 
 
-def off_span(columns: np.ndarray) -> np.ndarray:
-  """The orthogonal projection [m, m] off the span of columns [m, n], dependent ones among them."""
-  _, pivots = row_reduced(columns)
-  basis = columns[:, pivots]
-  identity = np.eye(len(columns), dtype=int) * Fraction(1)
-  return identity - basis @ left_inverse(basis) if pivots else identity
-
-
-def split_columns(
-  emissions: np.ndarray, reads_cell: np.ndarray, values: np.ndarray, states: Any
-) -> tuple[np.ndarray, np.ndarray]:
-  """The columns of W of these memory values and H*, [V, n], and those that span the paper's V-bar.
-
-  Args:
-    emissions: W [M, H, V].
-    reads_cell: [H], the states that read cell j*.
-    values: memory values that count.
-    states: H*.
-  """
-  W = np.moveaxis(emissions, -1, 0)
-  chosen = np.isin(np.arange(W.shape[1]), values)[:, None] | ~reads_cell
-  others = W[:, chosen & ~np.isin(np.arange(W.shape[2]), states)]
-  return W[:, values][:, :, states].reshape(len(W), -1), others
-
-
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] with pi^T transition_matrix = pi^T and sum 1, floats or `Fraction`s as the argument; None if not unique."""
+  """pi [H] of `Fraction`s with pi^T transition_matrix = pi^T and sum 1; None if it is not unique."""
   size = len(transition_matrix)
   equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
   totals = np.arange(size + 1) == size
-  if transition_matrix.dtype != object:
-    law, _, rank, _ = np.linalg.lstsq(equations, totals.astype(float))
-    return law if rank == size else None
   rows, pivots = row_reduced(np.hstack([equations, totals[:, None] * Fraction(1)]))
   return rows[:size, size] if pivots == list(range(size)) else None
 

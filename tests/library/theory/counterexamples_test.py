@@ -1,103 +1,135 @@
-"""Facts about the two counterexamples, and that the code of their page, docs/findings/theory.md, runs.
+"""Facts about the two counterexamples in exact fractions, and that their page, docs/findings/theory.md, is true.
 
-Posteriors and G are exact: by `rationals`, and by sums over hidden paths.
+Posteriors and G are those of `rationals`, and sums over hidden paths.
 """
 
 import contextlib
 import io
+import itertools
 import re
 
 from conftest import DOCS
 import numpy as np
 import pytest
 import rationals
+from theory_cases import exact_posterior
+from theory_fractions import in_region, read
 
 from hmm_jax import theory
-from hmm_jax.theory import counterexamples
-from hmm_jax.theory.problem import MemoryProblem, StateProblem
-from hmm_jax.theory.rational_constructions import exact_construction
+from hmm_jax._support.rational.algebra import fraction_rows
+from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-PAGE = DOCS / 'findings' / 'theory.md'
-STATES = counterexamples.head_fails_prompt_succeeds()
-MEMORY = counterexamples.head_fails_attention_succeeds()
+PAGE = (DOCS / 'findings' / 'theory.md').read_text()
+NOUN = 1
+
+
+def in_fractions(problem):
+  """The problem in `Fraction`s; all probabilities are multiples of 1/12."""
+  exact = lambda rows: fraction_rows(np.rint(12 * rows))
+  hmm = problem.hmm._replace(
+    initial_probs=exact(problem.hmm.initial_probs),
+    transition_matrix=exact(problem.hmm.transition_matrix),
+    emission_matrix=exact(problem.hmm.emission_matrix),
+  )
+  if isinstance(hmm, MemoryHMM):
+    hmm = hmm._replace(memory_probs=exact(hmm.memory_probs))
+  return problem._replace(hmm=hmm, silent_probs=hmm.initial_probs, task_weights=problem.task_weights.astype(int))
+
+
+STATES = in_fractions(theory.head_fails_prompt_succeeds())
+MEMORY = in_fractions(theory.head_fails_attention_succeeds())
+JOINT = rationals.exact_hmm(MEMORY.hmm)
 
 
 def masked_probs(hmm, text):
-  """P[H_1 | x] [E] of x' = (MASK, x), exactly."""
+  """P[H_1 | x] [E] of x' = (MASK, x)."""
   return rationals.state_probs(hmm, rationals.likelihood_rows(hmm, (hmm.num_tokens, *text)), 0, leave_out=True)
 
 
-def all_texts(hmm, longest):
-  """Every x of positive probability."""
-  found, grown = [], [()]
-  for _ in range(longest):
-    longer = [(*text, token) for text in grown for token in range(hmm.num_tokens)]
-    grown = [text for text in longer if masked_probs(hmm, text).any()]
-    found += grown
-  return found
+def texts_up_to(num_tokens, longest):
+  for length in range(1, longest + 1):
+    yield from itertools.product(range(num_tokens), repeat=length)
 
 
-def label(probs):
-  """The class whose probability, the first or the second one, is larger; that it is no tie is checked."""
-  assert probs[0] != probs[1]
-  return int(probs[1] > probs[0])
+def prompted(text):
+  """G_2 [V] of (u, MASK, x) with the prompt of Theorem 3.6, which says that irony came before."""
+  rows = [np.array([0, 0, 1]), *rationals.likelihood_rows(STATES.hmm, (2, *text))]
+  return rationals.token_probs(STATES.hmm, rows, 1)
 
 
-def label_of(example, text):
-  """The posterior of the masked state, or of the memory, given the text."""
-  probs = masked_probs(example.exact_hmm, text)
-  return label(probs if example is STATES else probs.reshape(2, -1).sum(1))
+@pytest.mark.parametrize('problem', [theory.head_fails_prompt_succeeds(), theory.head_fails_attention_succeeds()])
+def test_the_floats_are_the_fractions_and_the_start_is_stationary(problem):
+  exact = in_fractions(problem)
+  for floats, fractions in zip(problem.hmm.validate(), exact.hmm):
+    np.testing.assert_allclose(floats, fractions.astype(float), rtol=1e-15)
+  assert (exact.hmm.initial_probs @ exact.hmm.transition_matrix == exact.hmm.initial_probs).all()
 
 
-@pytest.mark.parametrize('example', [STATES, MEMORY])
-def test_the_floats_are_the_fractions_and_posteriors_are_sums_over_paths(example):
-  """Posteriors of the masked state, on all texts of two words; the first law is stationary, so H_0 has it too."""
-  exact = example.exact_hmm
-  for floats, fractions in zip(rationals.exact_hmm(example.hmm.validate()), exact):
-    np.testing.assert_allclose(floats.astype(float), fractions.astype(float), rtol=1e-15)
-  assert (exact.initial_probs @ exact.transition_matrix == exact.initial_probs).all()
-  for text in all_texts(exact, 2):
-    weights = rationals.path_weights(*exact, (None, *text), 0)
-    assert (masked_probs(exact, text) == weights / weights.sum()).all()
+@pytest.mark.parametrize('hmm', [STATES.hmm, JOINT])
+def test_posteriors_are_sums_over_paths(hmm):
+  for text in texts_up_to(hmm.num_tokens, 2):
+    weights = rationals.path_weights(*hmm, (None, *text), 0)
+    if weights.any():
+      assert (masked_probs(hmm, text) == weights / weights.sum()).all()
 
 
 @pytest.mark.docs
 def test_the_snippet_of_the_page_prints_its_output():
   """The python block of the page, run as it stands."""
-  snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE.read_text(), re.DOTALL).groups()
+  snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE, re.DOTALL).groups()
   out = io.StringIO()
   with contextlib.redirect_stdout(out):
     exec(compile(snippet, 'docs/findings/theory.md', 'exec'), {})  # The page is ours.
   assert out.getvalue() == printed
 
 
-@pytest.mark.parametrize('example', [STATES, MEMORY])
-def test_the_certificate_proves_that_no_linear_head_is_right(example):
-  """Its labels are right, it mixes G_1 of both classes to the same, and the linear program agrees."""
-  texts, labels, weights = example.certificate
-  assert [label_of(example, text) for text in texts] == list(labels)
-  features = np.array([masked_probs(example.exact_hmm, text) for text in texts]) @ example.exact_hmm.emission_matrix
-  assert not (np.where(labels, -1, 1) * weights @ features).any() and sum(weights) == 1 and min(weights) > 0
-  pairs = [(index, 1 - one) for index, one in enumerate(labels)]
-  assert theory.exact_certificate(features, labels, pairs, 2) == list(weights)
+def test_the_table_of_the_page():
+  words, labels = ('good', 'bad'), ('praise', 'complaint')
+  for text in itertools.product(range(2), repeat=2):
+    posterior = masked_probs(STATES.hmm, text)
+    says, after_prompt = (posterior @ STATES.hmm.emission_matrix)[0], prompted(text)[0]
+    x, label = ' '.join(words[token] for token in text), labels[posterior[:2].argmax()]
+    assert f'| {x} | {label} | {says} | {after_prompt} |' in PAGE
+
+
+def test_no_linear_head_is_right_on_states():
+  """With two tokens a head is a threshold on G_1(good): the best errs on 7/27, and the library proves it wrong."""
+  texts = list(itertools.product(range(2), repeat=2))
+  posteriors = np.array([masked_probs(STATES.hmm, text) for text in texts])
+  probs = np.array([rationals.path_weights(*STATES.hmm, (None, *text), 0).sum() for text in texts])
+  features, labels = posteriors @ STATES.hmm.emission_matrix, posteriors[:, :2].argmax(1)
+  errors = [probs[(features[:, 0] < threshold) == labels].sum() for threshold in (0, *features[:, 0], 1)]
+  least = min(*errors, 1 - max(errors))
+  assert least.as_integer_ratio() == (7, 27)
+  assert f'errs on at least {least} of' in PAGE.replace('\n', ' ')
+  # A mixture of "good good" and "good bad" has the G_1 of "bad bad".
+  weights = theory.exact_certificate(features, labels, [(0, 1), (1, 1), (3, 0)], 2)
+  assert [str(weight) for weight in weights] == ['4/15', '7/30', '1/2']
   assert not theory.linear_separation(features.astype(float), labels, 2, 1e-9).separable
 
 
-@pytest.mark.parametrize(('theorem', 'num_possible', 'num_inside'), [('3.6', 126, 126), ('4.3', 497, 490)])
-def test_the_construction_is_right(theorem, num_possible, num_inside):
-  """A prompt and head on all texts up to length 6, an attention head on those in R, in fractions; no label is a tie."""
-  example = STATES if theorem == '3.6' else MEMORY
-  if theorem == '3.6':
-    problem = StateProblem(example.hmm, example.silent_probs, example.task_weights)
-  else:
-    problem = MemoryProblem(example.hmm, example.hmm.initial_probs, example.task_weights, 0)
-  construction = exact_construction(problem, theorem)
-  texts = [(example.hmm.num_tokens, *text) for text in all_texts(example.exact_hmm, 6)]
-  inside = [text for text in texts if theorem == '3.6' or construction.in_region(text)]
-  assert (len(texts), len(inside)) == (num_possible, num_inside)
-  assert {text[1:] for text in inside} >= {*example.certificate.texts}
+def test_no_linear_head_is_right_on_the_memory():
+  """ "the cow" and "the toy" have one G_1 and different labels."""
+  predicted = [masked_probs(JOINT, text) @ JOINT.emission_matrix for text in ((0, 1), (0, 2))]
+  assert (predicted[0] == predicted[1]).all()
+  assert [exact_posterior(MEMORY, JOINT, text).argmax() for text in ((0, 1), (0, 2))] == [0, 1]
+
+
+def test_the_prompt_of_theorem_3_6_is_right():
+  """On every text of up to six words the head asks if G_2(good) is at least 1/3; no label is a tie."""
+  for text in texts_up_to(2, 6):
+    praise, complaint, _ = masked_probs(STATES.hmm, text)
+    assert praise != complaint and (3 * prompted(text)[0] >= 1) == (praise > complaint)
+
+
+def test_the_head_of_theorem_4_3_is_right():
+  """On every text in R of up to four words; the scores of the two texts of the page."""
+  inside = [text for text in texts_up_to(4, 4) if in_region(MEMORY, JOINT, [NOUN], text)]
   for text in inside:
-    exact, built = construction.scores(text)
-    assert exact[0] * built[0] > 0
+    cow, toy = exact_posterior(MEMORY, JOINT, text)
+    assert (cow - toy) * read(MEMORY, NOUN, text).score > 0
+  assert {(0, 1), (0, 2)} < set(inside)
+  scores = [read(MEMORY, NOUN, text).score for text in ((0, 1), (0, 2))]
+  assert f'it scores {scores[0]} for "the cow", {scores[1]} for "the toy"' in PAGE

@@ -10,10 +10,26 @@ from theory_assumptions_cases import EXACT
 
 import hmm_jax as hj
 from hmm_jax._support.rational.algebra import fraction_rows, PRIME, rank
-from hmm_jax.theory import mask_examples, theorem_3_3
+from hmm_jax.theory import theorem_3_3
 
 # The start is not stationary. Of a token one move before a state, P[0 | state] is 1/7, 3/4 and 2/7.
 CHAIN = hj.HMM(*map(fraction_rows, ([1, 2, 3], [[1, 2, 0], [0, 1, 2], [2, 0, 1]], [[2, 0], [1, 1], [0, 2]])))
+
+
+def from_uniform(transitions, emissions):
+  """An HMM of rows that are divided by their sums."""
+  return hj.HMM(*map(fraction_rows, (np.ones(len(transitions)), transitions, emissions)))
+
+
+def cycle(tokens, stay=0):
+  """One state for each token, which it says; a state stays `stay` times as often as it moves."""
+  one_hot = np.eye(len(tokens), dtype=int)
+  return from_uniform(stay * one_hot + np.roll(one_hot, 1, axis=1), np.eye(2, dtype=int)[tokens])
+
+
+# The chains of docs/findings/theory.md.
+LUMPABLE = from_uniform([[1, 3, 6], [6, 4, 0], [3, 3, 4]], [[1, 0], [1, 0], [0, 1]])
+TWINS = from_uniform([[1, 1, 2], [2, 2, 0], [1, 1, 2]], [[1, 1], [1, 1], [0, 2]])
 
 
 def law(hmm, words, position):
@@ -46,12 +62,12 @@ def least(hmm, joint):
 
 
 CASES = {
-  'lumpable': mask_examples.lumpable_past(),
-  'lumpable, another start': mask_examples.lumpable_past()._replace(initial_probs=fraction_rows([1, 2, 3])),
-  'twins': mask_examples.twin_pasts(),
-  'from one state': mask_examples.cycle([0, 1, 1])._replace(initial_probs=as_fractions([1, 0, 0])),
+  'lumpable': LUMPABLE,
+  'lumpable, another start': LUMPABLE._replace(initial_probs=fraction_rows([1, 2, 3])),
+  'twins': TWINS,
+  'from one state': cycle([0, 1, 1])._replace(initial_probs=as_fractions([1, 0, 0])),
   # P[state 0] is 0 modulo the prime.
-  'prime': mask_examples.cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])),
+  'prime': cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])),
   'chain': CHAIN,
 }
 
@@ -65,6 +81,25 @@ def test_masks_needed_are_those_of_every_word_and_text(case):
     values = np.linalg.svd(np.float64(M), compute_uv=False)
     ratio = values[-1] / values[0] if count.ranks[-1] == len(M) else 0
     assert count.singular_value_ratios[-1] == pytest.approx(ratio, abs=1e-9)
+
+
+def test_the_ranks_of_the_page():
+  """No k helps the lumpable past; the twins need one mask; k masks of a de Bruijn cycle have rank 2^k."""
+  lumpable, twins = hj.theory.masks_needed(LUMPABLE), hj.theory.masks_needed(TWINS)
+  assert (lumpable.joint.masks, lumpable.joint.ranks, lumpable.future_rank) == (None, [2, 2, 2], 3)
+  assert (twins.joint.masks, twins.joint.ranks, twins.future_rank) == (1, [2], 2)
+  assert hj.theory.masks_needed(cycle([0, 0, 0, 1, 1, 1, 0, 1])).joint.ranks == [2, 4, 8]
+  # The largest number of masks that can be needed: one state of five says 1, and all stay as often as they move.
+  needed = hj.theory.masks_needed(cycle([1, 0, 0, 0, 0], stay=1))
+  assert (needed.joint.masks, needed.joint.ranks, needed.marginals.masks) == (4, [2, 3, 4, 5], 4)
+
+
+def test_marginals_of_a_sticky_chain_have_the_rank_of_one():
+  """.9 I + .1 11^T / 30 with ten tokens: any number of marginals has rank 10, two masks jointly have 30."""
+  powers = np.arange(1, 31)[:, None].astype(object) ** np.arange(10) % 37
+  needed = hj.theory.masks_needed(from_uniform(1 + 270 * np.eye(30, dtype=int), powers))
+  assert needed.joint.ranks == [10, 30]
+  assert needed.marginals.masks is None and set(needed.marginals.ranks) == {10}
 
 
 @pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
@@ -88,12 +123,12 @@ def predicted(hmm, prompt, position, texts):
 )
 def test_a_prompt_is_right_although_no_mask_helps(prompt, position, fewest):
   """The fewest errors of thresholds on G: a blank row is no prompt, and a row may stand before or behind the [MASK]."""
-  hmm = mask_examples.lumpable_past()
+  hmm = LUMPABLE
   follows, texts = futures(hmm, 4)
   labels, a = follows @ [2, -1, 0] >= 0, predicted(hmm, prompt, position, texts)[:, 0]
   errors = [((a <= threshold) != labels).sum() for threshold in (*a, Fraction(49, 103))]
   assert min(*errors, len(a) - max(errors)) == fewest
-  # The last threshold is that of the docstring.
+  # The last threshold is that of the page.
   assert errors[-1] == 0 or position == 0 or fewest
 
 

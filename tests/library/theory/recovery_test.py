@@ -1,6 +1,6 @@
 """Theorems 3.3, 3.6, 4.3, 4.6 and C.6 as trainables: exact labels on every short text, and assumptions that they need.
 
-`scoring_test.py` compares their scores with those of the constructions in fractions.
+`scoring_test.py` compares their scores with posteriors in fractions.
 """
 
 import itertools
@@ -9,13 +9,13 @@ from conftest import at, contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
-from theory_cases import CRITERIA, drawn, EXACT
+from theory_cases import CRITERIA, drawn, EXACT, exact_hmm, exact_posterior
+from theory_fractions import in_region
 
 from hmm_jax.models.model import ExactModel
 from hmm_jax.theory import recovery, theorems
 from hmm_jax.theory.assumptions import AssumptionError, Thresholds
 from hmm_jax.theory.problem import StateProblem
-from hmm_jax.theory.rational_constructions import exact_construction
 from hmm_jax.tuning import tuner as tuner_lib
 from hmm_jax.tuning.heads import Attention, Linear
 
@@ -43,10 +43,12 @@ def test_theorems_3_6_and_4_6_give_every_label(theorem, problem):
     trainable, features = at(trainable, None), tuner.features(frozen, inputs)
     return tuner.scores(trainable, frozen, features)[0]
 
-  exact, seen = exact_construction(problem, theorem), set()
+  exact, seen = exact_hmm(problem), set()
   for text, scores in zip(texts.tolist(), in_float64(scored, construction, hmm, inputs)):
-    if exact.posterior(text).any() if with_states else exact.in_region(text):
-      label = exact.scores(text)[0].astype(float)
+    posterior = exact_posterior(problem, exact, text)
+    # H* is state 0, which shows the memory.
+    if posterior.any() if with_states else in_region(problem, exact, [0], text):
+      label = ((problem.task_weights - problem.task_weights[-1]) @ posterior).astype(float)
       if label.any():
         np.testing.assert_allclose(scores / np.abs(scores).max(), label / np.abs(label).max(), atol=1e-9)
       else:

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import rationals
-from theory_cases import CRITERIA, drawn, FAMILIES
+from theory_cases import CRITERIA, drawn, exact_hmm, exact_posterior, FAMILIES
+from theory_fractions import in_region
 
 from hmm_jax.theory import assumptions, comparison, padding, scoring, texts, theorems
 from hmm_jax.theory.padding import PaddedSizes
-from hmm_jax.theory.rational_constructions import exact_construction
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
 
@@ -47,32 +47,32 @@ def predicted(theorem, problem, tokens, padded=PADDED):
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
 def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
   """Posterior, G, possibility and the region; and a head reads r_x times the posterior, with r_x as in the proof."""
-  seen = 0
+  seen, of_states = 0, theorem[0] == '3'
   for problem, tokens in itertools.islice(with_region(theorem, family), 2):
     program, found, read = predicted(theorem, problem, tokens)
     sure = scoring.has_sure_position(problem, program.finding, tokens)
-    recovered, num_tokens = program.recovered, problem.hmm.num_tokens
+    recovered, num_tokens, prompt = program.recovered, problem.hmm.num_tokens, list(program.prompt)
     assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
-    weights = theorems.identity_weights(problem.task_weights.shape[1], recovered)
-    exact = exact_construction(problem.fractions._replace(task_weights=rationals.as_fractions(weights)), theorem)
+    of_label, of_model = exact_hmm(problem), rationals.exact_hmm(problem.fractions.hmm)
     for index, text in enumerate(tokens.tolist()):
       text = [token for token in text if token < num_tokens]
-      posterior = exact.posterior(text)
+      posterior = exact_posterior(problem, of_label, text)
       np.testing.assert_allclose(found.posterior[index], posterior.astype(float), atol=1e-13)
       assert found.possible[index] == posterior.any()
       if not posterior.any():
         continue
-      G = np.atleast_2d(exact.predicted(text)).astype(float)
+      rows = prompt + rationals.likelihood_rows(of_model, [num_tokens, *text] if of_states else text)
+      positions = [len(prompt)] if of_states else range(len(rows))
+      G = np.float64([rationals.token_probs(of_model, rows, position) for position in positions])
       np.testing.assert_allclose(found.token_probs[index, : len(G), :num_tokens], G, atol=1e-13)
       assert not found.token_probs[index, len(G) :].any()
-      in_region = theorem[0] == '3' or exact.in_region(text)
-      assert sure[index] == in_region
-      if in_region and posterior[recovered].any():
-        built = exact.scores(text)[1]
-        np.testing.assert_allclose(read[index], built.astype(float), rtol=1e-9, atol=1e-12)
-        factor = built.sum() / posterior[recovered].sum()
-        np.testing.assert_allclose(found.factor[index], float(factor), rtol=1e-9)
-        assert (built[:-1] == factor * posterior[recovered]).all() and factor > 0
+      states = program.finding.witness.get('recoverable_states')
+      is_inside = of_states or in_region(problem, of_label, states, text)
+      assert sure[index] == is_inside
+      if is_inside and posterior[recovered].any():
+        expected = found.factor[index] * np.append(posterior[recovered], 0).astype(float)
+        np.testing.assert_allclose(read[index], expected, rtol=1e-9, atol=1e-12)
+        assert found.factor[index] > 0
         seen += 1
   assert seen > 4
 

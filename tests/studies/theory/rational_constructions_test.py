@@ -7,9 +7,9 @@ import pytest
 import rationals
 from theory_cases import drawn, exact_hmm, exact_posterior, in_region_by_definition
 
+from experiments.studies.theory.rational_constructions import exact_construction
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import StateProblem
-from hmm_jax.theory.rational_constructions import exact_construction
 
 SIZES = {
   '3.3': Sizes(3, 3, 3),
