@@ -4,11 +4,9 @@ import os
 import shutil
 
 from page_cases import NASTY, settings, written
-from pandas import DataFrame as frame
 import pytest
 from run_cases import QUIET
 
-from experiments.analysis.page import content
 from experiments.studies import registry
 
 # Milliseconds that a busy machine may take to open a page.
@@ -50,17 +48,3 @@ def test_a_page_opens_without_a_word(browser, address, width):
   assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
   assert page.get_by_text(NASTY).count() == 1 and page.locator('td script').count() == 0
   assert page.evaluate('[...document.images].every(image => image.naturalWidth > 0)')
-
-
-def test_tables_are_sorted_by_pointer_and_keyboard(browser):
-  """Numbers by value, then words, then empty cells; the heading says in which direction."""
-  shown = content.Table('', frame({'size': ['10', '', '4', 'none', '30']}))
-  page = browser.new_page()
-  page.set_content(content.page([content.Report('', '', '', [shown], {}, {}, [], [])]), timeout=_PATIENCE)
-  button = page.get_by_role('button', name='size')
-  button.click()
-  assert page.locator('td').all_inner_texts() == ['4', '10', '30', 'none', '']
-  button.focus()
-  page.keyboard.press('Enter')
-  assert page.locator('td').all_inner_texts() == ['none', '30', '10', '4', '']
-  assert page.locator('th').get_attribute('aria-sort') == 'descending'

@@ -14,9 +14,6 @@ from experiments.records import files
 from experiments.settings import config as config_lib
 from experiments.settings.fields import printable
 
-# Columns whose empty cells repeat the cell above.
-_REPEATED = ('contrast',)
-
 
 class Report(NamedTuple):
   """The report of a folder, in the order of its page.
@@ -52,19 +49,11 @@ def report(
     question,
     '\n'.join(claims),
     str(workdir),
-    [_whole(table) for table in tables.values()],
+    [*tables.values()],
     {name: [_base64(workdir / f'{name}.{extension}') for extension in ('svg', 'png')] for name in figures},
     texts.of_records(records, workdir),
     *origin.of_folder(workdir, settings, records),
   )
-
-
-def _whole(table: Table) -> Table:
-  """The table with each cell filled that repeats the one above, so that rows can be sorted."""
-  frame = table.frame.copy()
-  for name in frame.columns.intersection(_REPEATED):
-    frame[name] = frame[name].replace('', None).ffill()
-  return table._replace(frame=frame)
 
 
 def _base64(path: pathlib.Path) -> str:
