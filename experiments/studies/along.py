@@ -33,12 +33,13 @@ _POINTS = {(_PRIMARY, 10): '11', (_PRIMARY, 30): '12'}
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
-  """All tables, only from records."""
-  if not _are_along(records, settings):
+  """All tables, only from records; those of any grid if no record has a step."""
+  if not _have_steps(records):
     return grids.tables(records, settings)
   rows = means(records)
   steps = rows.dropna(subset='step')
-  last = rows[rows['step'].isna() | (rows['step'] == rows['step'].max())]
+  is_last = rows['step'] == rows.groupby('num_states')['step'].transform('max')
+  last = rows[is_last | rows['step'].isna()]
   ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
   has_left = ends.pop('gap_share') < LEFT
   at_end = _with_majority(last).pivot_table('accuracy', _HMM, 'method', sort=False)
@@ -56,18 +57,26 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
-  """The figure of accuracies, or of leads, only from records."""
-  if not _are_along(records, settings):
+  """The figure of accuracies, or of leads, only from records; those of any grid if no record has a step."""
+  if not _have_steps(records):
     return grids.figures(records, settings)
   if settings.experiment == 'hard_tasks':
     return {'lead': _draw(records, settings, 'gain', 'lead (points)', 'no_gain', 'best reader without a model')}
   return {'plateau': _draw(records, settings, 'accuracy', 'test accuracy (%)', 'majority_accuracy', 'majority class')}
 
 
-def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
-  """True for records along pretrainings on HMMs at one setting; all others are shown as those of any grid."""
-  has_steps = 'step' in records and records['step'].any()
-  return has_steps and not varied(records) and not any(settings.memory.sizes)
+def _have_steps(records: pd.DataFrame) -> bool:
+  """True if methods are tuned along a pretraining in some of the records."""
+  return 'step' in records and records['step'].any()
+
+
+def _side_by_side(records: pd.DataFrame) -> pd.DataFrame:
+  """The records with all that differs between their distributions and settings in the place of |H|."""
+  of_memory = [name for name in ('memory_size', 'num_cells') if name in records and records[name].nunique() > 1]
+  names = ['num_states', *of_memory, *varied(records)]
+  if len(names) == 1:
+    return records
+  return records.assign(num_states=records[names].astype(str).agg(', '.join, axis=1))
 
 
 def means(records: pd.DataFrame) -> pd.DataFrame:
@@ -76,6 +85,7 @@ def means(records: pd.DataFrame) -> pd.DataFrame:
   `gap_share` is KL in percent of the unigram gap, `gain` the accuracy minus that of the best reader on the same task,
   `clear_gain` that without near ties, NaN if records lack it.
   """
+  records = _side_by_side(records)
   # Earlier versions also recorded KL alone, without a method.
   steps, readers = records.dropna(subset=['step', 'method']), records[records['method'].isin(['table', 'tokens'])]
   rows = pd.concat([steps, readers]).assign(no_gain=0.0, gap_share=lambda of: of['kl_at_mask'] / of['unigram_gap'])
@@ -94,7 +104,7 @@ def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _by_step(rows: pd.DataFrame, field: str, interval: Callable[[pd.Series], Interval]) -> pd.DataFrame:
   """A row for each |H| and step: the number of HMMs, KL, and the interval of each method's field."""
-  kl = rows.drop_duplicates(_AT_STEP).groupby(_ROW)['gap_share']
+  kl = rows.drop_duplicates(_AT_STEP).groupby(_ROW, sort=False)['gap_share']
   cells = rows.pivot_table(field, _ROW, 'method', lambda values: str(interval(values)), sort=False)
   return pd.DataFrame({'n': kl.size(), 'KL, % of gap': kl.mean().map('{:.1f}'.format)}).join(cells)
 
