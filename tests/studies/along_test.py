@@ -50,6 +50,14 @@ def test_a_lead_is_over_the_better_reader_on_the_same_task():
   assert _cells('hard_tasks', 'end_points', *columns) == [['14', 'lead of head, step 40', '-2.5', '-2.0']]
 
 
+def test_settings_that_differ_have_rows_of_their_own():
+  """The second has no step 40, and so has not left."""
+  both = pd.concat([RECORDS.assign(seed=0), RECORDS[RECORDS['step'] != 40].assign(seed=1)])
+  left = along.tables(both, settings_of('smoke', 'plateau'))['left'].frame
+  assert left['|H|'].tolist() == ['4, 0', '4, 1']
+  assert left['left the plateau'].str.partition(' ')[0].tolist() == ['1/1', '0/1']
+
+
 def test_the_crossing_is_where_the_line_of_lead_against_kl_is_zero():
   """5 points at a KL of 0, one less for each 2%. None if leads rise with KL, or no KL is small enough."""
   kl = pd.Series([2.0, 4.0, 30.0])
