@@ -61,8 +61,12 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   if not _have_steps(records):
     return grids.figures(records, settings)
   if settings.experiment == 'hard_tasks':
-    return {'lead': _draw(records, settings, 'gain', 'lead (points)', 'no_gain', 'best reader without a model')}
-  return {'plateau': _draw(records, settings, 'accuracy', 'test accuracy (%)', 'majority_accuracy', 'majority class')}
+    return {'lead': _draw(records, settings, 'gain', 'Lead', 'lead (points)', 'no_gain', 'best reader without a model')}
+  return {
+    'plateau': _draw(
+      records, settings, 'accuracy', 'Test accuracy', 'test accuracy (%)', 'majority_accuracy', 'majority class'
+    )
+  }
 
 
 def _have_steps(records: pd.DataFrame) -> bool:
@@ -149,7 +153,7 @@ def crossing(fit: pd.DataFrame) -> float:
 
 @figures_lib.styled
 def _draw(
-  records: pd.DataFrame, settings: Settings, field: str, label: str, level: str, of_level: str
+  records: pd.DataFrame, settings: Settings, field: str, title: str, label: str, level: str, of_level: str
 ) -> matplotlib.figure.Figure:
   """A field against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean of `level`."""
   steps = means(records).dropna(subset='step')
@@ -164,9 +168,8 @@ def _draw(
     axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
     axes.xaxis.set_inverted(True)
   panels[0].set_ylabel(label)
-  title = f'{label.partition(" (")[0]} along pretraining'.capitalize()
   counted = figures_lib.counted(counts, 'HMMs', spread=False)
-  figures_lib.finish(figure, records, title, counted, 'a mark for each HMM and step')
+  figures_lib.finish(figure, records, f'{title} along pretraining', counted, 'a mark for each HMM and step')
   return figure
 
 
