@@ -28,7 +28,6 @@ from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import in_chunks, sample_chunks
 from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
-from hmm_jax.models.model import MaskedLM
 from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
@@ -183,7 +182,6 @@ def pretrained_params(
   """The parameters of the model of `directory`, trained on from its newest checkpoint if there is no model.
 
   With a `step`, one of `settings.checkpoints` before the last, those after it: training leaves the model of each.
-
   A model that is finished here is written; once there is one, checkpoints are removed unless the settings keep them.
   It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
   parameters lie on the first device of this host, each array whole.
@@ -226,24 +224,19 @@ def pretrained_params(
         raise OutOfTime
     if not settings.keep_checkpoints:
       checkpoints.remove(directory / checkpoints.NAME)
-    if step is not None:
-      found = _early_model(settings, text, key, directory, step, reporter)
-  return found[1]
+    return found[1] if step is None else _early_params(settings, text, key, directory, step, reporter)
 
 
-def _early_model(
+def _early_params(
   settings: Settings, text: Text, key: Array, directory: pathlib.Path, step: int, reporter: Reporter
-) -> tuple[MaskedLM, Any]:
-  """The model after one of `settings.checkpoints` before the last.
-
-  It is trained again, with all others that are missing, if it is corrupt or the pretraining passed it unasked.
-  """
-  early = [each for each in settings.checkpoints if each < settings.pretrain.num_steps]
-  while not (found := models.load(directory, reporter, step)):
-    missing = [each for each in early if not models.is_finished(directory, each)]
-    for each, params in params_along(settings, text, key, missing, reporter):
-      _write_early(settings, directory, each, params)
-  return found
+) -> Any:
+  """The parameters after one of `settings.checkpoints` before the last."""
+  if found := models.load(directory, reporter, step):
+    return found[1]
+  # Its model is corrupt, or was not asked for when the pretraining passed the step.
+  ((_, params),) = params_along(settings, text, key, [step], reporter)
+  _write_early(settings, directory, step, params)
+  return jax.device_put(params, jax.local_devices()[0])
 
 
 def _write_early(settings: Settings, directory: pathlib.Path, step: int, params: Any) -> None:

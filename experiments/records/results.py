@@ -41,7 +41,8 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> No
   begin(workdir, [settings for settings, _ in runs])
   like = runs[0][0]
   contents = _whole(configs(workdir), like)
-  asked, points = {*map(_asking, contents[: len(runs)])}, _points(contents, like)
+  points = _points(contents, like)
+  asked = {_asking(content) for content, (_, records) in zip(contents, runs) if records}
   columns, rows = dict.fromkeys(itertools.chain(*points)), dict[str, Record]()
 
   def add(row: Record) -> None:

@@ -45,6 +45,12 @@ def test_records_of_other_settings_stay(tmp_path):
   assert [config['seed'] for config in results.configs(tmp_path)] == [1, 0, 0]
 
 
+def test_settings_that_a_run_has_no_records_of_keep_those_on_file(tmp_path):
+  results.write(tmp_path, [(_benchmark(repeats=5), [{'ratio': 2.0}])])
+  results.write(tmp_path, [(_benchmark(repeats=6), [{'ratio': 3.0}]), (_benchmark(repeats=5), [])])
+  assert _ratios(tmp_path) == [(3.0, 6), (2.0, 5)]
+
+
 def test_a_run_that_has_begun_leaves_records_to_their_settings(tmp_path):
   """Records get the column when other settings are put beside theirs, and no other run takes them for its own."""
   results.write(tmp_path, [(_benchmark(repeats=5), [{'ratio': 2.0}])])
