@@ -264,8 +264,9 @@ def save(figure: Figure, stem: pathlib.Path) -> list[pathlib.Path]:
   paths = {extension: stem.with_suffix(f'.{extension}') for extension in FORMATS}
   for extension, path in paths.items():
     files.write_whole(path, as_bytes(figure, extension))
-    # The layout of the first format is that of all: it takes as long as to draw.
-    figure.set_layout_engine('none')
+    # The layout of the first format is that of all. With an engine, even 'none', matplotlib draws everything twice; by
+    # its default settings None is no engine.
+    figure.set_layout_engine(None)
   return list(paths.values())
 
 
