@@ -5,8 +5,8 @@ Plan, written down before the runs: docs/findings/belief_states.md.
 Command: python -m experiments.main --config=belief_states[:small|smoke]
 
 A part is a pretraining: three HMMs at each |H| and emission temperature, three pretrainings on mess3, three processes
-with a memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, and a table
-of tokens. Activations are patched.
+with a memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, and
+a table of tokens. Activations are patched.
 
 Cost: the 18 parts of `small` took 32 minutes of CPU time on one core of a loaded machine (OMP_NUM_THREADS=1).
 Expected: layer 2 has a quarter of the untrained network's KL and, on the paper's draws, half of the table's; on weaker
