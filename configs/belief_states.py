@@ -5,8 +5,8 @@ Plan, written down before the runs: docs/findings/belief_states.md.
 Command: python -m experiments.main --config=belief_states[:small|smoke]
 
 A part is a pretraining: three HMMs at each |H| and emission temperature, three pretrainings on mess3, three processes
-with a memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, a table of
-tokens, and shuffled beliefs. Activations are patched, and prompts tuned on the paper's draws.
+with a memory. Probes of each layer stand beside those of the untrained BERT, of a window and of the exact G, and
+a table of tokens. Activations are patched.
 
 Cost: the 18 parts of `small` took 32 minutes of CPU time on one core of a loaded machine (OMP_NUM_THREADS=1).
 Expected: layer 2 has a quarter of the untrained network's KL and, on the paper's draws, half of the table's; on weaker
@@ -29,7 +29,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # HMMs that no other experiment has seen.
   config.update(seed=470, num_trials=3, num_states=(30, 30, 30, 15), temperatures=(0.01, 0.1, 0.3, 0.1), num_texts=3000)
   config.checkpoints = (150, 300, 450, 600)
-  # The texts that are read, of 25 tokens after 7 rows of a prompt, have the positions that BERT is pretrained on.
+  # Texts of 25 tokens have the positions that BERT is pretrained on. Records are of a prompt of 7 rows.
   config.corpus.chunk_length, config.downstream.length, config.prompt.length = 32, 25, 7
   return config
 

@@ -40,7 +40,7 @@ _SPLITS = (0.8, 0.1, 0.1)
 _LEAST = 1e-6
 
 # The measured fields of records by reader.
-Measured = dict[str, dict[str, Any]]
+Measured = dict[str, Row]
 
 
 class Texts(NamedTuple):
@@ -85,7 +85,7 @@ def _part(
   """The records of one pretraining on texts of an HMM of a point, drawn with other fields of `hmm`, or of mess3."""
   key_hmm, key_pretraining, key_texts, key_probes = jax.random.split(key, 4)
   s = dataclasses.replace(s, hmm=dataclasses.replace(s.hmm, **fields))
-  rows = list[Row]()
+  rows: list[Row] = []
 
   def add(found: Measured, design: str, step: int | None = None) -> None:
     same = {'process': name, 'hmm': number, 'design': design, 'step': step}
@@ -140,8 +140,9 @@ def layers(model: MaskedLM, params: Any, texts: Texts) -> dict[str, np.ndarray]:
 
 def scores(readers: dict[str, np.ndarray], texts: Texts, key: Array) -> Measured:
   """R^2 of an affine probe of each reader and KL of a softmax probe; a table has both itself."""
-  n, found = texts.num_probed, Measured()
+  n = texts.num_probed
   beliefs = texts.beliefs[:n]
+  found: Measured = {}
   for reader, rows in readers.items():
     kinds = ('table', 'table') if reader == 'table' else ('affine', 'softmax')
     affine, law = (hj.probe(rows[:n], beliefs, key, kind=kind, splits=_SPLITS) for kind in kinds)
@@ -184,12 +185,12 @@ def patches(texts: Texts, model: MaskedLM, params: Any, hmm: Distribution, key: 
   n, place = texts.num_probed, texts.positions[0]
   new = np.roll(texts.beliefs[n:], 1, 0)
   expected = new @ np.float64(hmm.joint_emission_matrix)
-  found = dict[str, Measured]()
+  found: dict[str, Measured] = {}
   for layer, values in hj.activations(model, params, texts.inputs).items():
     # A [MASK] has one embedding in all texts.
     if layer == 'embeddings':
       continue
-    x, kls = values[n:, place], dict[str, float]()
+    x = values[n:, place]
     swap = np.roll(x, 1, 0) - x
     encoding, _ = hj.probe(texts.beliefs[:n], values[:n, place], key).fitted
     # The belief moves activations within the span of these rows.
@@ -200,6 +201,7 @@ def patches(texts: Texts, model: MaskedLM, params: Any, hmm: Distribution, key: 
       'encoding': (new - texts.beliefs[n:]) @ encoding,
       'complement': swap - swap @ np.linalg.pinv(moves, rcond=_LEAST) @ moves,
     }
+    kls: dict[str, float] = {}
     for name, change in changes.items():
       patched = values[n:].copy()
       patched[:, place] += change
@@ -214,7 +216,7 @@ def _ends(records: pd.DataFrame) -> pd.DataFrame:
   rows = records[~records['step'].between(1, records['step'].max() - 1)]
   reader = np.where(rows['step'] == 0, 'untrained ', '') + rows['reader']
   rows = rows.assign(reader=reader, r_squared=rows['r_squared'].fillna(rows['largest']))
-  # Embeddings are equal in all texts, trained or not.
+  # These controls are about the trained model.
   return rows[~reader.isin(['untrained embeddings', 'untrained shuffled'])]
 
 

@@ -2,7 +2,6 @@
 
 from figures_cases import prompt_records, record, table_records
 from pandas import DataFrame as frame
-import pytest
 import scipy.stats
 
 from configs import base
@@ -56,28 +55,6 @@ def test_an_end_point_may_be_of_another_field():
   )
   assert _row(_point(fit, field='kl_at_mask', below=0.3), records)['outcome'] == 'held'
   assert not plans.tables([_point(fit, field='forgetting')], grid_tables.prepared(frame(records)))
-
-
-@pytest.mark.parametrize(
-  ('bounds', 'expected'),
-  [
-    (dict(above=3), 'held'),
-    (dict(above=10), 'undecided'),
-    (dict(above=17), 'not held'),
-    (dict(below=17), 'held'),
-    (dict(below=3), 'not held'),
-    (dict(above=3, below=17), 'held'),
-    (dict(above=8, below=12), 'undecided'),
-    (dict(above=-9, below=1), 'not held'),
-  ],
-)
-def test_an_end_point_is_held_if_its_interval_lies_in_the_range(bounds, expected):
-  """The interval is 10 ± 6.2; without one nothing is decided."""
-  found = interval([8, 9.0, 13, 7.0, 13])
-  point = _point(('bert', 'prompt'), ('bert', 'head'), **bounds)
-  assert 3 < found.ends[0] < 8 and 12 < found.ends[1] < 17
-  assert plans.outcome(found, point) == expected
-  assert plans.outcome(interval([10.0, 10.0]), point) == 'undecided'
 
 
 def test_records_from_before_plans_have_that_of_the_shipped_config():

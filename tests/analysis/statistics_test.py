@@ -95,3 +95,22 @@ def test_a_trend_is_that_of_all_orders():
   others = np.array([scipy.stats.spearmanr(sizes, order).statistic for order in itertools.permutations(values)])
   # On both sides: twice the share of the orders on the side of the units.
   assert p_value == pytest.approx(2 * np.mean(others <= correlation + 1e-12))
+
+
+@pytest.mark.parametrize(
+  ('least', 'most', 'expected'),
+  [
+    (3, np.inf, 'held'),
+    (10, np.inf, 'undecided'),
+    (17, np.inf, 'not held'),
+    (-np.inf, 17, 'held'),
+    (-np.inf, 3, 'not held'),
+    (3, 17, 'held'),
+    (8, 12, 'undecided'),
+    (-9, 1, 'not held'),
+  ],
+)
+def test_an_expectation_is_held_if_the_interval_lies_in_the_range(least, most, expected):
+  """The interval is 10 ± 3.8; without one nothing is decided."""
+  assert statistics.outcome(statistics.interval([8, 9.0, 13, 7.0, 13]), least, most) == expected
+  assert statistics.outcome(statistics.interval([10.0, 10.0]), least, most) == 'undecided'

@@ -1,11 +1,7 @@
-"""The study of belief states on the exact model, where R^2 is 1 and patches are exact; tables of planted records."""
+"""The study of belief states on the exact model, where R^2 is 1 and patches are exact; records on file."""
 
-import functools
-import itertools
-import types
-
+from conftest import DOCS
 import jax
-from matplotlib.figure import Figure
 import numpy as np
 from oracles import log_space_posterior, rows_of
 import pandas as pd
@@ -14,174 +10,110 @@ from run_cases import QUIET
 from schema_cases import kinds_of
 from settings_cases import settings_of
 
-from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import results
+from experiments.analysis.tables import select
+from experiments.pipeline import pretraining, trial
+from experiments.records import load, results
 from experiments.settings.fields import SettingsError
-from experiments.studies.belief_states import measure, report
-from experiments.studies.belief_states.study import STUDY
+from experiments.studies import belief_states
 import hmm_jax as hj
-from hmm_jax.distributions.processes import mess3
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 KEY, EXACT = jax.random.key(0), hj.ExactModel(3)
 # All of one size, so that they share their programs.
 HMM = jax.tree.map(np.float32, hj.random_hmm(KEY, 3, 3, emission_temperature=0.3))
+ON_FILE = DOCS / 'results' / 'belief_states'
 
 
 def _settings(**changes):
-  return settings_of('smoke', 'belief_states', **dict(num_texts=200) | changes)
+  return settings_of('smoke', 'belief_states', num_texts=200, **changes)
 
 
-def _texts(hmm, design, place=0):
-  return measure.draw(_settings(), hmm, design, place, KEY)
-
-
-@pytest.mark.parametrize(('design', 'place'), [('fixed', -1), ('pooled', 0), ('visible', 0)])
-def test_texts_have_the_beliefs_of_the_position_that_is_read(design, place):
-  """One [MASK], which is read, or several beside a token that is read, whose belief has seen it."""
-  probed, others = _texts(HMM, design, place)
-  assert len(probed.inputs) == 200 and len(others.inputs) == 20
-  for texts in (probed, others):
-    is_masked = texts.inputs == 3
-    assert (is_masked.sum(1) == 1).all() == (design != 'visible') == texts.read(is_masked).all()
-    assert texts.read(is_masked).any() == (design != 'visible')
-    assert set(texts.positions) <= ({8} if design == 'fixed' else set(range(9)))
-    posterior = log_space_posterior(HMM, rows_of(HMM, texts.inputs))
-    np.testing.assert_allclose(texts.beliefs, texts.read(posterior.smoothed_probs), atol=1e-5)
-    expected = texts.read(posterior.leave_one_out_probs) @ np.float64(HMM.emission_matrix)
-    np.testing.assert_allclose(texts.token_probs, expected, atol=1e-5)
-  assert len(set(probed.positions)) == (1 if design == 'fixed' else 9)
+@pytest.mark.parametrize('place', [0, -1, None])
+def test_texts_have_the_beliefs_of_their_mask(place):
+  texts = belief_states.draw(_settings(), HMM, place, KEY)
+  is_masked = texts.inputs == 3
+  assert (is_masked.sum(1) == 1).all() and texts.read(is_masked).all()
+  assert {*is_masked.argmax(1)} == ({*range(9)} if place is None else {place % 9})
+  expected = texts.read(log_space_posterior(HMM, rows_of(HMM, texts.inputs)).leave_one_out_probs)
+  np.testing.assert_allclose(texts.beliefs, expected, atol=1e-5)
+  np.testing.assert_allclose(texts.token_probs, expected @ HMM.emission_matrix, atol=1e-5)
 
 
 def test_the_belief_of_a_memory_sums_over_hidden_states():
   hmm = hj.random_memory_hmm(KEY, 2, 4, 3)
-  _, texts = _texts(hmm, 'fixed')
+  texts = belief_states.draw(_settings(), hmm, 0, KEY)
   joint = texts.read(log_space_posterior(hmm, rows_of(hmm, texts.inputs)).smoothed_probs)
-  np.testing.assert_allclose(texts.beliefs, np.stack([joint[:, :4].sum(1), joint[:, 4:].sum(1)], 1), atol=1e-5)
+  np.testing.assert_allclose(texts.beliefs[:, 0], joint[:, :4].sum(1), atol=1e-5)
 
 
 def test_the_exact_model_holds_the_belief_and_predicts_from_it():
-  """Its layer has an R^2 of 1, and none with shuffled beliefs, and its prediction no KL; readers of tokens have less.
+  """Its layer has an R^2 of 1 and its prediction no KL; a window of tokens has less.
 
   Every patch that moves the belief to the other text's gives its prediction; its complement changes nothing.
   """
-  texts = _texts(HMM, 'fixed')
-  found = measure.scores(functools.partial(measure.layers, EXACT, HMM), texts, KEY)
-  controls = measure.scores(measure.controls, texts, KEY)
-  assert found['beliefs']['r_squared'] == pytest.approx(1, abs=1e-4) and found['shuffled']['r_squared'] < 0.2
-  assert measure.prediction(texts, EXACT, HMM)['prediction']['kl'] == pytest.approx(0, abs=1e-5)
-  assert all(controls[name]['r_squared'] < 0.99 for name in ('window', 'table'))
-  assert measure.exact(texts)['exact']['largest'] == pytest.approx(texts[0].beliefs.max(1).mean())
-  (patched,) = measure.patches(texts, EXACT, HMM, HMM, KEY).values()
-  shares = {name: fields['share'] for name, fields in patched.items()}
-  assert patched['none']['kl'] > 0.01 and shares.pop('none') == 1 and shares.pop('random') > 0.5
-  assert shares.pop('complement') == pytest.approx(1, abs=1e-3)
-  assert len(shares) == 7 and list(shares.values()) == pytest.approx([0] * 7, abs=1e-3)
+  texts = belief_states.draw(_settings(), HMM, 0, KEY)
+  readers = belief_states.layers(EXACT, HMM, texts) | belief_states.controls(texts)
+  scores = belief_states.scores(readers, texts, KEY)
+  assert scores['window']['r_squared'] < 0.99 < scores['beliefs']['r_squared']
+  assert np.shape(scores['table']['points']) == (20, 3)
+  assert belief_states.prediction(texts, EXACT, HMM)['prediction']['kl'] == pytest.approx(0, abs=1e-5)
+  patched = belief_states.patches(texts, EXACT, HMM, HMM, KEY)['beliefs']
+  assert [fields['share'] for fields in patched.values()] == pytest.approx([1, 0, 0, 1], abs=1e-3)
 
 
 def test_an_infinite_kl_is_left_out(monkeypatch):
-  monkeypatch.setattr(hj, 'token_probs', lambda *_: np.zeros((20, 1, 3)))
-  assert measure.prediction(_texts(HMM, 'pooled'), EXACT, HMM) == {'prediction': {}}
-
-
-def test_a_prompt_without_evidence_moves_no_belief_of_a_stationary_process():
-  """Rows of ones change nothing; a row that is 1 on one state leaves what that state can reach in one step."""
-  hmm, rows = jax.tree.map(np.float32, mess3()), np.ones((4, 3), np.float32)
-  texts = _texts(hmm, 'fixed')
-  found = measure.prompted(texts, EXACT, hmm, rows)['beliefs']
-  assert found['shift'] == pytest.approx(0, abs=1e-5)
-  assert found['distance'] == pytest.approx(found['distance_prompted'], abs=1e-5)
-  rows[-1] = [1, 0, 0]
-  _, others = texts
-  moved = log_space_posterior(hmm._replace(initial_probs=hmm.transition_matrix[0]), rows_of(hmm, others.inputs))
-  expected = np.abs(others.read(moved.smoothed_probs) - others.beliefs).sum(1).mean() / 2
-  assert measure.prompted(texts, EXACT, hmm, rows)['beliefs']['shift'] == pytest.approx(expected, abs=1e-5)
+  monkeypatch.setattr(belief_states, 'mean_kl', lambda *_: np.inf)
+  texts = belief_states.draw(_settings(), HMM, 0, KEY)
+  assert belief_states.prediction(texts, EXACT, HMM) == {'prediction': {}}
 
 
 def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
-  """Between the ends of pretraining only pooled positions are probed; the beliefs of three states are recorded."""
+  """The beliefs of three states at a fixed place are recorded; with a memory nothing is patched."""
   monkeypatch.setattr(pretraining, 'params_along', lambda settings, hmm, key, steps, _: ((step, hmm) for step in steps))
   monkeypatch.setattr(pretraining, 'tuned_model', lambda _: EXACT)
-  monkeypatch.setattr(hj, 'tune', lambda *_, **__: types.SimpleNamespace(prompt=np.ones((2, 3), np.float32)))
   # An exact belief that a patch moves off the simplex has no KL.
-  monkeypatch.setattr(measure, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0, 'share': 1.0}}})
+  monkeypatch.setattr(belief_states, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0, 'share': 1.0}}})
   # Another process would compile other programs.
-  monkeypatch.setattr(trial_lib, 'draw_distribution', lambda *_: HMM)
-  settings = _settings(num_states=(3,), temperatures=(0.01,), hmm__num_tokens=3)
-  STUDY.run(settings, tmp_path, QUIET)
+  monkeypatch.setattr(trial, 'draw_distribution', lambda *_: HMM)
+  belief_states.STUDY.run(_settings(num_states=(3,), temperatures=(0.01,), hmm__num_tokens=3), tmp_path, QUIET)
   records = results.load(tmp_path)
   assert {kinds_of(record) for record in records} == {('belief_states',)}
   frame = pd.DataFrame(records)
-  assert set(frame['process']) == {'H3_T0.01', 'mess3', 'memory'}
-  for _, of in frame.groupby('process'):
-    probed = of[of['reader'] == 'beliefs'].dropna(subset='step')
-    expected = {*itertools.product(measure.DESIGNS, (0, 40)), ('pooled', 20)}
-    assert {*zip(probed['design'], probed['step'])} == expected
-  points = frame.dropna(subset='points')
-  assert set(points['design']) == {'fixed'} and {len(value) for value in points['points']} == {20}
-  assert set(frame[frame['design'] == 'prompt']['process']) == {'H3_T0.01'}
-  assert set(frame[frame['design'] == 'beliefs patched']['process']) == {'H3_T0.01', 'mess3'}
+  probed = select(frame, reader='beliefs').dropna(subset='step')
+  # Three processes, two designs, three steps.
+  assert probed.groupby(['process', 'design', 'step']).ngroups == len(probed) == 18
+  assert set(frame.dropna(subset='points')['design']) == {'fixed'}
+  assert select(frame, design='beliefs patched')['process'].tolist() == ['H3_T0.01', 'mess3']
 
 
-def _rows(process, number, design, step, **kls):
-  same = {'process': process, 'hmm': number, 'design': design, 'step': step, 'r_squared': 0.5}
-  return [{**same, 'reader': name, 'kl': kl, 'share': kl / 4} for name, kl in kls.items()]
-
-
-def _planted(kl, kl_of_paper):
-  """Records of three HMMs at each of two temperatures; the table has KL 1 nat and the layer about the KL given."""
-  rows = []
-  for number, (process, value) in itertools.product(range(3), [('H4_T0.01', kl_of_paper), ('H6_T0.1', kl)]):
-    hmm, near = (process, number), 1 + 0.01 * number
-    for design in measure.DESIGNS:
-      rows += _rows(*hmm, design, None, table=1.0, window=0.1, **{'exact G': 0.7})
-      rows += _rows(*hmm, design, 0, layer_1=4.0, prediction=2.0)
-      rows += _rows(*hmm, design, 20, layer_1=3.0, prediction=1.5)
-      rows += _rows(*hmm, design, 40, layer_1=value * near, prediction=0.5, shuffled=4.0)
-      rows.append({'process': process, 'hmm': number, 'design': design, 'reader': 'exact', 'largest': 0.9})
-    rows += _rows(*hmm, 'layer_1 patched', None, none=4.0, encoding=0.4 * near, complement=3.8 * near)
-    rows.append({'process': process, 'hmm': number, 'design': 'prompt', 'reader': 'layer_1', 'distance': 0.2})
-  for reader, order in ('exact', [0, 1, 2]), ('table', [2, 1, 0]):
-    points = {'points': np.eye(3)[order].tolist(), 'r_squared': 1.0}
-    rows.append({'process': 'mess3', 'hmm': 0, 'design': 'fixed', 'reader': reader, **points})
-  frame = pd.DataFrame(rows).assign(experiment='belief_states', scale='smoke', seed=47)
-  return frame.assign(distance_prompted=2 * frame['distance'], shift=3 * frame['distance'])
-
-
-def test_tables_and_figures_show_the_records():
-  """Ratios of end points are geometric means; a triangle is drawn in the exact colours."""
-  records, settings = _planted(0.5, 2.0), _settings()
-  tables = report.tables(records, settings)
-  # Against table, table, window, table of the paper's draws, untrained; encoding twice, complement.
+def test_tables_show_the_records_on_file():
+  """The fifth end point is a geometric mean of ratios; an interval on one side of the bound decides."""
+  records = load(ON_FILE)
+  tables = belief_states.tables(records, _settings(bert__num_layers=2))
+  layer = select(records, design='pooled', reader='layer_2')
+  kls = layer.pivot(index=['process', 'hmm'], columns='step', values='kl')
+  logs = np.log(kls[600] / kls[0]).drop(['mess3', 'memory'])
   tests = tables['tests'].frame
-  ratios = [0.505, 0.505, 0.198, 0.495, 0.252, 0.101, 0.101, 1.04]
-  assert tests['ratio'].str.split().str[0].astype(float).tolist() == pytest.approx(ratios, rel=0.05)
-  assert tests['expected below'].tolist() == ['1'] * 5 + ['0.05', '0.5', '1.11']
-  assert (tests['p, Holm'].astype(float) < 0.05).all()
-  kl = tables['kl'].frame.set_index(['process', 'design'])
-  assert kl.loc[('H6_T0.1', 'pooled'), ['layer_1', 'untrained layer_1', 'table']].tolist() == ['0.505', '4', '1']
-  assert tables['r_squared'].frame['exact'].tolist()[0] == '0.9'
-  assert tables['patches'].frame['encoding'].tolist() == ['0.101'] * 2
-  assert tables['prompts'].frame['layer_1'].tolist() == ['0.2', '0.4', '0.6'] * 2
-  figures = report.figures(records, settings)
-  assert [*figures] == ['layers', 'along', 'patches', 'simplex']
-  layer, prediction = (line.get_xydata() for line in figures['along'].axes[0].lines)
-  np.testing.assert_allclose(layer, [[0, 1], [20, 0.75], [40, 0.505]])
-  np.testing.assert_allclose(prediction, [[0, 0.5], [20, 0.375], [40, 0.125]])
-  exact, table = (axes.collections[0] for axes in figures['simplex'].axes)
-  np.testing.assert_allclose(exact.get_facecolor(), table.get_facecolor())
-  np.testing.assert_allclose(exact.get_offsets(), table.get_offsets()[::-1])
+  assert tests['ratio'][4].split()[0] == f'{np.exp(logs.mean()):.2g}'
+  assert tests['outcome'].tolist()[1:5] == ['undecided', 'held', 'not held', 'held']
+  (kl,) = select(tables['kl'].frame, process='mess3', design='pooled')['layer_2']
+  assert kl == f'{kls[600]["mess3"].mean():.3g}'
+  assert tables['prompts'].frame['beliefs'].tolist() == ['0', '0.319', '0.53']
 
 
-def test_embeddings_are_drawn_before_layers():
-  names = [f'{of}{layer}' for of in ('', 'untrained ') for layer in ('embeddings', 'layer_1', 'layer_2')]
-  readers = [*names, 'exact G', 'window', 'table', 'shuffled']
-  axes = Figure().subplots()
-  report._draw_layers(axes, pd.DataFrame({'reader': readers, 'kl': 1.0}))
-  assert [label.get_text() for label in axes.get_xticklabels()] == ['emb.', 'layer_1', 'layer_2']
+def test_figures_show_the_records_on_file():
+  """A line through means along pretraining; triangles in the exact colours."""
+  records = load(ON_FILE)
+  figures = belief_states.figures(records, _settings())
+  shares = select(records, process='H30_T0.01', design='pooled', reader='prediction').groupby('step')['share']
+  np.testing.assert_allclose(figures['along'].axes[0].lines[0].get_ydata(), shares.mean())
+  exact, *others = (axes.collections[0].get_facecolor() for axes in figures['simplex'].axes)
+  assert len(others) == 9 and all(np.array_equal(exact, other) for other in others)
 
 
 def test_settings_that_the_study_cannot_run_are_refused():
   with pytest.raises(SettingsError, match='^temperatures is'):
     _settings(num_states=(4, 4), temperatures=(0.1, 0.1))
+  with pytest.raises(SettingsError, match='^checkpoints is'):
+    _settings(checkpoints=(20, 39))
