@@ -134,6 +134,7 @@ class Problem(NamedTuple):
   """An HMM, a task on its masked first state, and what a theorem constructs for it.
 
   Attributes:
+    key: of the HMM, decides the noise in its G and the pretraining of its BERT.
     hmm: float64.
     task_weights: mu [C, H].
     construction: of Theorem 3.3 or 3.6; empty if the model has no place for its prompt.
@@ -143,6 +144,7 @@ class Problem(NamedTuple):
     states: P[H_1 | X_{-1}] of them, [n, H] float64.
   """
 
+  key: Array
   hmm: HMM
   task_weights: np.ndarray
   construction: dict[str, Any]
@@ -193,19 +195,15 @@ def _part(
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
   drawn = [draw(s, theorem, key_hmm) for key_hmm in keys]
   records = list[Row]()
-  for condition, model, problems, frozen in cases(s, drawn, keys, reporter):
+  for condition, model, problems, frozen in cases(s, drawn, reporter):
     rows = measure(s, model, problems, frozen, key, reporter)
     records += [{'theorem': theorem, **condition, 'hmm': index, **row} for index, row in enumerate(rows)]
   return records
 
 
-def _exact(
-  s: DegradationSettings, drawn: list[dict[Version, Problem]], keys: list[Array], _: Reporter
-) -> Iterator[_Case]:
+def _exact(s: DegradationSettings, drawn: list[dict[Version, Problem]], _: Reporter) -> Iterator[_Case]:
   """The exact G with errors on the HMM as it is, with noise on each damaged HMM, and at the first level of control."""
   model = NoisyModel(s.num_tokens, s.reach)
-  # A salt fixes the noise of an HMM: it differs between HMMs, and not between levels on one HMM.
-  salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
   levels = {
     UNDAMAGED: {'noise': s.noise_levels, 'short_context': s.short_context_levels},
     CONTROL: {'noise': s.noise_levels[:1]},
@@ -214,25 +212,25 @@ def _exact(
     problems = [versions[version] for versions in drawn]
     for error, kls in levels.get(version, {'noise': s.noise_beside}).items():
       for kl in kls:
-        frozen = [with_error(model, problem, salt, error, kl) for problem, salt in zip(problems, salts)]
+        frozen = [with_error(model, problem, error, kl) for problem in problems]
         yield {**version._asdict(), 'error': error, 'level': kl}, model, problems, frozen
 
 
-def _berts(
-  s: DegradationSettings, drawn: list[dict[Version, Problem]], keys: list[Array], reporter: Reporter
-) -> Iterator[_Case]:
+def _berts(s: DegradationSettings, drawn: list[dict[Version, Problem]], reporter: Reporter) -> Iterator[_Case]:
   """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6 and its control.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """
   model = pretraining.tuned_model(s.bert.model.module(s.num_tokens))
-  berts = [pretrained(s, versions[UNDAMAGED], key, reporter) for versions, key in zip(drawn, keys)]
-  has_control = CONTROL in drawn[0]
-  for version in (UNDAMAGED, CONTROL) if has_control else (UNDAMAGED,):
+  berts = [pretrained(s, versions[UNDAMAGED], reporter) for versions in drawn]
+  steps, kinds = s.bert.checkpoints, [UNDAMAGED]
+  if CONTROL in drawn[0]:
+    steps, kinds = steps[-1:], [UNDAMAGED, CONTROL]
+  for version in kinds:
     problems = [versions[version] for versions in drawn]
-    if has_control:
+    if CONTROL in drawn[0]:
       problems = [problem._replace(construction={}) for problem in problems]
-    for step in s.bert.checkpoints[-1:] if has_control else s.bert.checkpoints:
+    for step in steps:
       frozen = [params[step] for params in berts]
       yield {**version._asdict(), 'error': 'bert', 'level': step}, model, problems, frozen
 
@@ -257,15 +255,15 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Version, Prob
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
     drawn = families.draw(theorem, 'planted', key_draw, sizes, criteria, s.conditioning)
     if drawn.hmm.initial_probs.min() > max(s.leaks) / 2:
-      versions = _versions(s, theorem, drawn, criteria, key_text)
+      versions = _versions(s, theorem, drawn, criteria, key, key_text)
       if all(problem.is_balanced(s) for problem in versions.values()):
-        return {**versions, CONTROL: about_other_states(s, versions[UNDAMAGED], key)} if theorem == '3.6' else versions
+        return {**versions, CONTROL: about_other_states(s, versions[UNDAMAGED])} if theorem == '3.6' else versions
   reason = f'no HMM for Theorem {theorem} has each start above the leaks and balanced classes'
   raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {reason}')
 
 
 def _versions(
-  s: DegradationSettings, theorem: str, drawn: StateProblem, criteria: Criteria, key: Array
+  s: DegradationSettings, theorem: str, drawn: StateProblem, criteria: Criteria, key: Array, key_text: Array
 ) -> dict[Version, Problem]:
   """The problem itself, and made worse, each with text of its own HMM."""
   hmm, mu, thresholds = drawn.hmm, drawn.task_weights, criteria.thresholds
@@ -286,19 +284,19 @@ def _versions(
   for version, (damaged, support) in hmms.items():
     over_leak = criteria._replace(thresholds=thresholds._replace(support=support))
     built = theorems.construct(theorem, StateProblem(damaged, damaged.initial_probs, mu), s.length, over_leak)
-    tokens = sample_corpus(key, batched_tuning.float32(damaged), s.num_train + s.num_test, s.length)
+    tokens = sample_corpus(key_text, batched_tuning.float32(damaged), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.hide(tokens, s.num_tokens))
     states = tasks.hidden_state_probs(damaged, inputs)
-    versions[version] = Problem(damaged, mu, built, inverted, reader, inputs, states)
+    versions[version] = Problem(key, damaged, mu, built, inverted, reader, inputs, states)
   return versions
 
 
-def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:
+def about_other_states(s: DegradationSettings, problem: Problem) -> Problem:
   """The control of a mass on H*: the same HMM and inputs, with mu on as many states outside H* as H* has.
 
   Raises SettingsError if no draw of mu is balanced.
   """
-  rng, others = generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
+  rng, others = generator(problem.key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
   for _ in range(s.max_draws):
     mu = np.zeros_like(problem.task_weights)
     chosen = rng.choice(others, len(problem.inverted_states), replace=False)
@@ -314,8 +312,12 @@ def mean_kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
   return float(scipy.special.rel_entr(ideal_nxV, np.maximum(probs_nxV, _TINY)).sum(-1).mean())
 
 
-def with_error(model: NoisyModel, problem: Problem, salt: np.ndarray, error: str, kl: float) -> Noisy:
-  """The noisy model's parameters with an error of this KL, or the largest error if that has less."""
+def with_error(model: NoisyModel, problem: Problem, error: str, kl: float) -> Noisy:
+  """The noisy model's parameters with an error of this KL, or the largest error if that has less.
+
+  The noise of an HMM is the same at each level.
+  """
+  salt = np.asarray(jax.random.bits(problem.key, (), 'uint32'))
 
   def noisy(size: float) -> Noisy:
     scale, forgetting = (np.asarray(size * (error == name), np.float32) for name in _LARGEST)
@@ -333,10 +335,10 @@ def with_error(model: NoisyModel, problem: Problem, salt: np.ndarray, error: str
   return noisy(level_for_kl(kl_at, kl, _LARGEST[error]))
 
 
-def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:
+def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> dict[int, Any]:
   """BERT's parameters at each checkpoint of a pretraining on the problem's text."""
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
-  key_text, key_init, key_steps = jax.random.split(key, 3)
+  key_text, key_init, key_steps = jax.random.split(problem.key, 3)
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
   state, hmm = init(key_init), batched_tuning.float32(problem.hmm)
   corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
@@ -452,7 +454,10 @@ def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, F
   shown = shown[shown['perturbation'].isin(['noise', 'BERT steps'])]
   shown = shown.assign(panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
   mass = masses(records).stack().rename('mass').reset_index()
-  mass = mass.assign(panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format))
+  mass = mass.assign(
+    panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format),
+    prompt=mass['prompt'].str.replace(' ', '\n', n=1),
+  )
   drawn = {
     'degradation': figures_lib.lines(
       shown,
@@ -461,7 +466,7 @@ def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, F
       x='level',
       by='reader',
       style=lambda name: dict(label=name, **_STYLES[name]),
-      xlabel='KL(G || model) at the [MASK] in nats, or steps',
+      xlabel='KL(G || model) at the [MASK] in nats; of a BERT, steps',
       **same,
     ),
     'mass': figures_lib.lines(
