@@ -4,7 +4,7 @@ A record is of an HMM under a condition: the test accuracy of each reader, and f
 each prompt.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 import functools
 from typing import Any, NamedTuple
 
@@ -13,11 +13,10 @@ from jax import Array
 from matplotlib.figure import Figure
 import numpy as np
 import pandas as pd
-import scipy.special
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import interval
-from experiments.analysis.tables import contrasts, paired, select, Table, table
+from experiments.analysis.tables import contrasts, means, paired, select, Table, table
 from experiments.pipeline import batched_tuning, pretraining
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
@@ -26,15 +25,16 @@ from experiments.studies.study import in_parts, Part, Row, Study
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.models import sharding
-from hmm_jax.models.model import MaskedLM, token_probs
+from hmm_jax.models.model import MaskedLM
 from hmm_jax.theory import assumptions, families, recovery, theorems
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import (
   leaking,
-  level_for_kl,
+  mean_kl,
   Noisy,
   NoisyModel,
   weighted_head,
+  with_kl,
   with_smallest_singular_value,
 )
 from hmm_jax.theory.enumeration import normalised
@@ -47,9 +47,9 @@ from hmm_jax.tuning.optimum import converged_head
 
 # Each theorem with the number that its problems are drawn by.
 THEOREMS = {'3.3': 33, '3.6': 36}
-# The errors of a model with their largest size: beyond noise of 30 on log-probabilities little of G is left.
-_LARGEST = {'noise': 30.0, 'short_context': 1.0}
-_TINY = np.finfo(np.float32).tiny
+# A damage of the HMM, 'singular_value' of W or a 'leak', and its degree.
+Damage = tuple[str, float]
+UNDAMAGED: Damage = ('', 0.0)
 
 # The predictions at the [MASK] that the head of each reader reads: 'without' a prompt, after the 'trained' prompt, or
 # 'built': after the theorem's prompt, which Theorem 3.3 does not have.
@@ -101,7 +101,6 @@ _STYLES = {
   'converged head': figures_lib.style_of('head'),
   'trained prompt, converged head': figures_lib.style_of('prompt'),
 }
-_MASS_STYLE = dict(color='#CC79A7', marker='P', linestyle='none')
 # Columns that name a row of a table.
 _MODEL, _CONDITION = ['perturbation', 'level'], ['theorem', 'perturbation', 'level']
 _TITLES = {
@@ -113,27 +112,11 @@ _TITLES = {
 }
 
 
-class Version(NamedTuple):
-  """A version of a problem. Fields of every record.
-
-  Attributes:
-    damage: of the HMM: '' for none, 'singular_value' of W, or a 'leak'.
-    degree: of the damage.
-    kind: 'task' for the theorem's own, or 'control'.
-  """
-
-  damage: str = ''
-  degree: float = 0.0
-  kind: str = 'task'
-
-
-UNDAMAGED, CONTROL = Version(), Version(kind='control')
-
-
 class Problem(NamedTuple):
   """An HMM, a task on its masked first state, and what a theorem constructs for it.
 
   Attributes:
+    key: of the HMM, decides the noise in its G and the pretraining of its BERT.
     hmm: float64.
     task_weights: mu [C, H].
     construction: of Theorem 3.3 or 3.6; empty if the model has no place for its prompt.
@@ -143,6 +126,7 @@ class Problem(NamedTuple):
     states: P[H_1 | X_{-1}] of them, [n, H] float64.
   """
 
+  key: Array
   hmm: HMM
   task_weights: np.ndarray
   construction: dict[str, Any]
@@ -171,77 +155,67 @@ class Problem(NamedTuple):
     return normalised(states) @ self.hmm.emission_matrix
 
 
-# Fields of records, a model, and the problems with the model's parameters for each.
-_Case = tuple[Row, MaskedLM, list[Problem], list[Any]]
-
-
 def parts(settings: DegradationSettings) -> dict[str, Part]:
   """A part for each model and theorem."""
   return {
-    f'{model}-{theorem}': functools.partial(_part, _CASES[model], theorem)
-    for model in settings.models
-    for theorem in THEOREMS
+    f'{model}-{theorem}': functools.partial(_part, model, theorem) for model in settings.models for theorem in THEOREMS
   }
 
 
-def _part(
-  cases: Callable[..., Iterator[_Case]], theorem: str, s: DegradationSettings, key: Array, reporter: Reporter
-) -> list[Row]:
-  """A record for each case and HMM."""
+def _part(name: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
+  """A record for each condition and HMM; for Theorem 3.6 also one of the control in the first condition."""
   # Both models have the same problems.
   key_problems = jax.random.fold_in(key, THEOREMS[theorem])
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
   drawn = [draw(s, theorem, key_hmm) for key_hmm in keys]
-  records = list[Row]()
-  for condition, model, problems, frozen in cases(s, drawn, keys, reporter):
-    rows = measure(s, model, problems, frozen, key, reporter)
-    records += [{'theorem': theorem, **condition, 'hmm': index, **row} for index, row in enumerate(rows)]
+  records: list[Row] = []
+  cases = _exact if name == 'exact' else _berts
+  for condition, model, problems, frozen in cases(s, theorem, drawn, reporter):
+    by_kind = {'task': problems}
+    if theorem == '3.6' and not records:
+      by_kind['control'] = [about_other_states(s, problem) for problem in problems]
+    for kind, chosen in by_kind.items():
+      for index, row in enumerate(measure(s, model, chosen, frozen, key, reporter)):
+        records.append({'theorem': theorem, 'kind': kind, **condition, 'hmm': index, **row})
   return records
 
 
 def _exact(
-  s: DegradationSettings, drawn: list[dict[Version, Problem]], keys: list[Array], _: Reporter
-) -> Iterator[_Case]:
-  """The exact G with errors on the HMM as it is, with noise on each damaged HMM, and at the first level of control."""
+  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], reporter: Reporter
+) -> Iterator[tuple[Row, MaskedLM, list[Problem], list[Any]]]:
+  """The exact G with errors on the HMM as it is, then with noise on each damaged HMM.
+
+  Yields fields of records, the model, the problems, and for each the parameters of its model.
+  """
   model = NoisyModel(s.num_tokens, s.reach)
-  # A salt fixes the noise of an HMM: it differs between HMMs, and not between levels on one HMM.
-  salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
-  levels = {
-    UNDAMAGED: {'noise': s.noise_levels, 'short_context': s.short_context_levels},
-    CONTROL: {'noise': s.noise_levels[:1]},
-  }
-  for version in drawn[0]:
-    problems = [versions[version] for versions in drawn]
-    for error, kls in levels.get(version, {'noise': s.noise_beside}).items():
+  levels = {UNDAMAGED: {'noise': s.noise_levels, 'short_context': s.short_context_levels}}
+  for damage, degree in drawn[0]:
+    problems = [versions[damage, degree] for versions in drawn]
+    for error, kls in levels.get((damage, degree), {'noise': s.noise_beside}).items():
       for kl in kls:
-        frozen = [with_error(model, problem, salt, error, kl) for problem, salt in zip(problems, salts)]
-        yield {**version._asdict(), 'error': error, 'level': kl}, model, problems, frozen
+        condition = {'damage': damage, 'degree': degree, 'error': error, 'level': kl}
+        yield condition, model, problems, [with_error(model, problem, error, kl) for problem in problems]
 
 
 def _berts(
-  s: DegradationSettings, drawn: list[dict[Version, Problem]], keys: list[Array], reporter: Reporter
-) -> Iterator[_Case]:
-  """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6 and its control.
+  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], reporter: Reporter
+) -> Iterator[tuple[Row, MaskedLM, list[Problem], list[Any]]]:
+  """Yield the same for BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """
   model = pretraining.tuned_model(s.bert.model.module(s.num_tokens))
-  berts = [pretrained(s, versions[UNDAMAGED], key, reporter) for versions, key in zip(drawn, keys)]
-  has_control = CONTROL in drawn[0]
-  for version in (UNDAMAGED, CONTROL) if has_control else (UNDAMAGED,):
-    problems = [versions[version] for versions in drawn]
-    if has_control:
-      problems = [problem._replace(construction={}) for problem in problems]
-    for step in s.bert.checkpoints[-1:] if has_control else s.bert.checkpoints:
-      frozen = [params[step] for params in berts]
-      yield {**version._asdict(), 'error': 'bert', 'level': step}, model, problems, frozen
+  problems, steps = [versions[UNDAMAGED] for versions in drawn], s.bert.checkpoints
+  berts = [pretrained(s, problem, reporter) for problem in problems]
+  if theorem == '3.6':
+    problems, steps = [problem._replace(construction={}) for problem in problems], steps[-1:]
+  for step in steps:
+    condition = {'damage': '', 'degree': 0.0, 'error': 'bert', 'level': step}
+    yield condition, model, problems, [params[step] for params in berts]
 
 
-_CASES = {'exact': _exact, 'bert': _berts}
-
-
-def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Version, Problem]:
-  """An HMM with a task, undamaged and with each damage, drawn until all of these are balanced; for 3.6 with a control.
+def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Problem]:
+  """An HMM with a task, undamaged and with each damage; drawn again until all of these are balanced.
 
   Every initial probability is above what the largest leak puts into a state, so that a threshold over the leak keeps
   it.
@@ -257,16 +231,15 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Version, Prob
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
     drawn = families.draw(theorem, 'planted', key_draw, sizes, criteria, s.conditioning)
     if drawn.hmm.initial_probs.min() > max(s.leaks) / 2:
-      versions = _versions(s, theorem, drawn, criteria, key_text)
+      versions = _versions(s, theorem, drawn, criteria, key, key_text)
       if all(problem.is_balanced(s) for problem in versions.values()):
-        return {**versions, CONTROL: about_other_states(s, versions[UNDAMAGED], key)} if theorem == '3.6' else versions
-  reason = f'no HMM for Theorem {theorem} has each start above the leaks and balanced classes'
-  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: {reason}')
+        return versions
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is more: no HMM for Theorem {theorem} has balanced classes')
 
 
 def _versions(
-  s: DegradationSettings, theorem: str, drawn: StateProblem, criteria: Criteria, key: Array
-) -> dict[Version, Problem]:
+  s: DegradationSettings, theorem: str, drawn: StateProblem, criteria: Criteria, key: Array, key_text: Array
+) -> dict[Damage, Problem]:
   """The problem itself, and made worse, each with text of its own HMM."""
   hmm, mu, thresholds = drawn.hmm, drawn.task_weights, criteria.thresholds
   inverted, reader = np.arange(hmm.num_states), np.zeros(hmm.num_tokens)
@@ -274,31 +247,33 @@ def _versions(
   hmms = {UNDAMAGED: (hmm, 0.0)}
   if theorem == '3.3':
     for least in s.singular_values:
-      hmms[Version('singular_value', least)] = with_smallest_singular_value(hmm, least), 0.0
+      hmms['singular_value', least] = with_smallest_singular_value(hmm, least), 0.0
   else:
     witness = assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, criteria.max_nodes).witness
     inverted = np.asarray(witness['essential_states'])
     reader = recovery.mass_weights(hmm, inverted, thresholds)
     for share in s.leaks:
       leaked = leaking(hmm, witness['prompt_states'], inverted, share)
-      hmms[Version('leak', share)] = leaked, 1.01 * share / (hmm.num_states - len(inverted))
+      hmms['leak', share] = leaked, 1.01 * share / (hmm.num_states - len(inverted))
   versions = {}
-  for version, (damaged, support) in hmms.items():
+  for damage, (damaged, support) in hmms.items():
     over_leak = criteria._replace(thresholds=thresholds._replace(support=support))
-    built = theorems.construct(theorem, StateProblem(damaged, damaged.initial_probs, mu), s.length, over_leak)
-    tokens = sample_corpus(key, batched_tuning.float32(damaged), s.num_train + s.num_test, s.length)
+    built = theorems.construct(
+      theorem, StateProblem(damaged, np.asarray(damaged.initial_probs), mu), s.length, over_leak
+    )
+    tokens = sample_corpus(key_text, batched_tuning.float32(damaged), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.hide(tokens, s.num_tokens))
     states = tasks.hidden_state_probs(damaged, inputs)
-    versions[version] = Problem(damaged, mu, built, inverted, reader, inputs, states)
+    versions[damage] = Problem(key, damaged, mu, built, inverted, reader, inputs, states)
   return versions
 
 
-def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:
+def about_other_states(s: DegradationSettings, problem: Problem) -> Problem:
   """The control of a mass on H*: the same HMM and inputs, with mu on as many states outside H* as H* has.
 
   Raises SettingsError if no draw of mu is balanced.
   """
-  rng, others = generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
+  rng, others = generator(problem.key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
   for _ in range(s.max_draws):
     mu = np.zeros_like(problem.task_weights)
     chosen = rng.choice(others, len(problem.inverted_states), replace=False)
@@ -309,34 +284,19 @@ def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> 
   raise SettingsError(f'max_draws is {s.max_draws}; valid is more: no mu on states outside H* has balanced classes')
 
 
-def mean_kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
-  """The mean KL(G || model) over inputs, in nats."""
-  return float(scipy.special.rel_entr(ideal_nxV, np.maximum(probs_nxV, _TINY)).sum(-1).mean())
+def with_error(model: NoisyModel, problem: Problem, error: str, kl: float) -> Noisy:
+  """The noisy model's parameters with an error of this KL, or all of the error if that has less."""
+  # The noise of an HMM is the same at each level.
+  salt = np.asarray(jax.random.bits(problem.key, (), 'uint32'))
+  is_noise = np.asarray(error == 'noise', np.float32)
+  whole = Noisy(batched_tuning.float32(problem.hmm), is_noise, salt, forgetting=1 - is_noise)
+  return with_kl(model, whole, problem.inputs, problem.ideal_after(None), kl)
 
 
-def with_error(model: NoisyModel, problem: Problem, salt: np.ndarray, error: str, kl: float) -> Noisy:
-  """The noisy model's parameters with an error of this KL, or the largest error if that has less."""
-
-  def noisy(size: float) -> Noisy:
-    scale, forgetting = (np.asarray(size * (error == name), np.float32) for name in _LARGEST)
-    return Noisy(batched_tuning.float32(problem.hmm), scale, salt, forgetting)
-
-  ideal = problem.ideal_after(None)
-  full = np.float64(token_probs(model, noisy(1.0), problem.inputs, np.array([0]))[:, 0])
-  ratios = np.maximum(full, _TINY) / np.maximum(ideal, _TINY)
-
-  def kl_at(size: float) -> float:
-    # Noise multiplies probabilities, and a short context is mixed with the whole one.
-    predicted = normalised(ideal * ratios**size) if error == 'noise' else (1 - size) * ideal + size * full
-    return mean_kl(ideal, predicted)
-
-  return noisy(level_for_kl(kl_at, kl, _LARGEST[error]))
-
-
-def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:
+def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> dict[int, Any]:
   """BERT's parameters at each checkpoint of a pretraining on the problem's text."""
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
-  key_text, key_init, key_steps = jax.random.split(key, 3)
+  key_text, key_init, key_steps = jax.random.split(problem.key, 3)
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
   state, hmm = init(key_init), batched_tuning.float32(problem.hmm)
   corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
@@ -354,15 +314,15 @@ def measure(
 
   def trained(name: str, features: np.ndarray) -> tuple[Any, Any]:
     data = params, features[:, : s.num_train], labels[:, : s.num_train]
-    title = f'{name} on {len(problems)} {model.name} models'
-    return batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
+    return batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, f'{name} on {model.name}', reporter)
 
   probs = {'without': batched_tuning.features(tuners['head'], params, inputs)}
   _, of_head = trained('head', probs['without'])
   start, end = trained('prompt', inputs)
   behind = {'start': start, 'trained': end}
   if 'prompt' in problems[0].construction:
-    behind['built'] = {**end, 'prompt': np.float32([[problem.construction['prompt']] for problem in problems])}
+    built = np.stack([problem.construction['prompt'] for problem in problems])
+    behind['built'] = {**end, 'prompt': built[:, None].astype(np.float32)}
   for name, trainables in behind.items():
     probs[name] = batched_tuning.prompted(tuners['prompt'], trainables, params, inputs)
   heads = jax.tree.map(lambda leaf: leaf[:, 0], {'trained_head': of_head['head'], 'trained_prompt': end['head']})
@@ -373,7 +333,6 @@ def measure(
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
   """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
   train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
-  masses = {name: float((of[test] @ problem.reader).mean()) for name, of in probs.items() if name != 'built'}
   # Theorem 3.3 reads G without a prompt.
   read = {'built': probs['without'], **probs}
   if problem.construction:
@@ -388,11 +347,12 @@ def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray],
     if name in heads:
       scores = read[reads][test] @ heads[name].weights + heads[name].bias
       accuracy[name] = float((scores.argmax(-1) == labels[test]).mean())
+  behind = {name: of[test] for name, of in probs.items() if name != 'built' and problem.reader.any()}
   return {
     'kl': mean_kl(problem.ideal_after(None), probs['without']),
     'majority_accuracy': float(tasks.majority_accuracy(labels[train], labels[test])),
     'accuracy': accuracy,
-    'mass': masses if problem.reader.any() else {},
+    'mass': {name: float((of @ problem.reader).mean()) for name, of in behind.items()},
   }
 
 
@@ -406,8 +366,8 @@ def prepared(records: pd.DataFrame) -> pd.DataFrame:
 def accuracies(records: pd.DataFrame) -> pd.DataFrame:
   """Accuracies in percent on the theorems' tasks, a row for each condition and HMM, a column for each reader."""
   own = select(prepared(records), kind='task').set_index([*_CONDITION, 'hmm'])
-  percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, [*READERS]).rename(columns=READERS)
-  return percent.rename_axis(columns='reader').assign(majority=100 * own['majority_accuracy'])
+  shares = pd.DataFrame(list(own['accuracy']), own.index, [*READERS]).rename(columns=READERS)
+  return 100 * shares.rename_axis(columns='reader').assign(majority=own['majority_accuracy'])
 
 
 def masses(records: pd.DataFrame) -> pd.DataFrame:
@@ -420,28 +380,23 @@ def masses(records: pd.DataFrame) -> pd.DataFrame:
 def tables(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Table]:
   """Accuracies and masses on H*, and their paired differences: of readers, of perturbations and of prompts."""
   percent, mass = accuracies(records), masses(records)
-  kl = select(prepared(records), kind='task').groupby(_CONDITION, sort=False)['kl'].mean()
+  own = select(prepared(records), kind='task')
+  kl = means(own, _CONDITION, 'kl', ['hmm'], lambda values: f'{values.mean():z.3f}')
   by_perturbation = percent[[*_STYLES]].stack().unstack('perturbation', sort=False)
   from_noise = [f'{name} - noise' for name in by_perturbation if name != 'noise']
   frames = {
-    'accuracy': kl.map('{:z.3f}'.format).to_frame('KL').join(_means(percent, _CONDITION)),
+    'accuracy': kl.to_frame('KL').join(percent.groupby(level=_CONDITION, sort=False).agg(interval)),
     'differences': _tested(percent, _READER_PAIRS, _CONDITION),
     'conditions': _tested(by_perturbation, from_noise, ['theorem', 'reader', 'level']),
-    'mass': _means(mass, _MODEL),
+    'mass': mass.groupby(level=_MODEL, sort=False).agg(interval),
     'mass_differences': _tested(mass, _PROMPT_PAIRS, _MODEL),
   }
-  headings = lambda name: name.replace(', ', ',\n')
-  return {name: table(_TITLES[name], frame.rename(columns=headings)) for name, frame in frames.items() if len(frame)}
-
-
-def _means(values: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
-  """The mean over HMMs of each column, with its interval."""
-  return values.groupby(level=rows, sort=False).agg(interval)
+  return {name: table(_TITLES[name], frame) for name, frame in frames.items() if len(frame)}
 
 
 def _tested(values: pd.DataFrame, pairs: Iterable[str], rows: list[str]) -> pd.DataFrame:
   """The mean over HMMs of the difference of each pair of columns; all tests are one family."""
-  columns = {pair: tuple(pair.split(' - ')) for pair in pairs}
+  columns: dict[str, Any] = {pair: pair.split(' - ') for pair in pairs}
   return contrasts(paired(values, columns), rows, ['hmm'], family=[])
 
 
@@ -452,7 +407,10 @@ def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, F
   shown = shown[shown['perturbation'].isin(['noise', 'BERT steps'])]
   shown = shown.assign(panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
   mass = masses(records).stack().rename('mass').reset_index()
-  mass = mass.assign(panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format))
+  mass = mass.assign(
+    panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format),
+    prompt=mass['prompt'].str.replace(' ', '\n', n=1),
+  )
   drawn = {
     'degradation': figures_lib.lines(
       shown,
@@ -461,7 +419,7 @@ def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, F
       x='level',
       by='reader',
       style=lambda name: dict(label=name, **_STYLES[name]),
-      xlabel='KL(G || model) at the [MASK] in nats, or steps',
+      xlabel='KL(G || model) at the [MASK] in nats; of a BERT, steps',
       **same,
     ),
     'mass': figures_lib.lines(
@@ -471,7 +429,7 @@ def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, F
       x='prompt',
       by='panel',
       field='mass',
-      style=lambda name: dict(label=f'_{name}', **_MASS_STYLE),
+      style=lambda name: dict(label=f'_{name}', color='#CC79A7', marker='P', linestyle='none'),
       xlabel='prompt',
       ylabel='posterior mass (%)',
       **same,

@@ -1,9 +1,8 @@
 """Ideal conditions made worse by a known amount: a noisy G, a nearly singular W, supports that leak.
 
-The theorems do not apply here; `experiments/studies/degradation` measures what is left of them.
+The theorems do not apply here; `experiments/studies/degradation.py` measures what is left of them.
 """
 
-from collections.abc import Callable
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -13,11 +12,14 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
+import scipy.special
 
 from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax.distributions.hmm import Distribution, HMM
-from hmm_jax.models.model import at_positions, ExactModel, MaskedLM, Positions, prepend
+from hmm_jax.models.model import at_positions, ExactModel, MaskedLM, Positions, prepend, token_probs
 from hmm_jax.tuning.heads import LinearHead
+
+_TINY = np.finfo(np.float32).tiny
 
 
 class Noisy(NamedTuple):
@@ -138,11 +140,38 @@ def leaking(hmm: HMM, states: np.ndarray, into: np.ndarray, share: float) -> HMM
   return hmm._replace(transition_matrix=transition_matrix)
 
 
-def level_for_kl(kl_at: Callable[[float], float], kl: float, most: float) -> float:
-  """The level from 0 to `most` at which `kl_at`, increasing from 0 at 0, equals `kl`; `most` if it stays below."""
-  if not kl:
-    return 0.0
-  return most if kl_at(most) <= kl else scipy.optimize.brentq(lambda level: kl_at(level) - kl, 0.0, most, xtol=1e-9)
+def mean_kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
+  """The mean KL(G || model) over inputs, in nats."""
+  return float(scipy.special.rel_entr(ideal_nxV, np.maximum(probs_nxV, _TINY)).sum(-1).mean())
+
+
+def with_kl(model: NoisyModel, whole: Noisy, tokens: np.ndarray, ideal_nxV: np.ndarray, kl: float) -> Noisy:
+  """A share of an error, at which the mean KL(G || model) is `kl` nats, or the largest share if that has less.
+
+  Args:
+    model: whose first prediction counts.
+    whole: its parameters with noise of scale 1 or a forgetting of 1, the other 0. The largest share of noise is 30,
+      which leaves little of G; that of forgetting is 1.
+    tokens: [n, T].
+    ideal_nxV: G at the first token.
+    kl: at least 0.
+  """
+  probs = np.float64(token_probs(model, whole, tokens, np.array([0]))[:, 0])
+  ratios = np.maximum(probs, _TINY) / np.maximum(ideal_nxV, _TINY)
+
+  def excess(share: float) -> float:
+    if whole.forgetting:
+      return mean_kl(ideal_nxV, (1 - share) * ideal_nxV + share * probs) - kl
+    noisy = ideal_nxV * ratios**share
+    return mean_kl(ideal_nxV, noisy / noisy.sum(-1, keepdims=True)) - kl
+
+  share = 1.0 if whole.forgetting else 30.0
+  if kl == 0:
+    share = 0.0
+  elif excess(share) > 0:
+    share = scipy.optimize.brentq(excess, 0.0, share, xtol=1e-9)
+  scale, forgetting = (np.asarray(share * size, np.float32) for size in (whole.scale, whole.forgetting))
+  return whole._replace(scale=scale, forgetting=forgetting)
 
 
 def weighted_head(head: LinearHead, columns_VxS: np.ndarray, errors_nxV: np.ndarray, ridge: float) -> LinearHead:
