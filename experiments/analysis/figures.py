@@ -259,6 +259,7 @@ def log_axis_with_zero(axes: Axes, least: float) -> None:
   axes.set_ylim(-least / 4, top)
 
 
+@matplotlib.style.context('default')
 def save(figure: Figure, stem: pathlib.Path) -> list[pathlib.Path]:
   """Write the figure in each of FORMATS, the same bytes for the same records; return the paths."""
   paths = {extension: stem.with_suffix(f'.{extension}') for extension in FORMATS}
