@@ -30,6 +30,8 @@ BLOCK_SIZE = 1024
 _MOST_ENTRIES = 2**24
 # Scores up to this are compared as they are, since rounding of G (1e-16) times a head's weights is a part of them.
 _SMALL = 1e-4
+# Attention takes scores up to this apart for ties (`softmax_or_argmax`), here masses on H*.
+_TIE = np.finfo(np.float64).eps ** (2 / 3)
 
 
 class Predictions(NamedTuple):
@@ -125,7 +127,8 @@ def _memory_predictions(problem: MemoryProblem, prompt: np.ndarray, finding: Fin
   possible = bare.loglik > -np.inf
   in_region = possible & recoverable_positions(hmm, bare.states, finding).any(-1)
   own = slice(len(prompt), None)
-  attended = recoverable_positions(hmm, behind.states[:, own], finding)
+  ties = finding._replace(thresholds=finding.thresholds._replace(support=_TIE))
+  attended = recoverable_positions(hmm, behind.states[:, own], ties)
   # P[X_i = x_i | x_{-i}, prompt], 1 for a [MASK].
   after_prompt = np.pad(behind.token_probs[:, own], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]

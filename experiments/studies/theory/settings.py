@@ -3,7 +3,7 @@
 import math
 
 from experiments.settings.fields import Group, require, setting
-from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TuneSettings
+from experiments.settings.groups import Experiment
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.theorems import Criteria
 
@@ -20,12 +20,7 @@ class VerificationSettings(Group):
   num_hmms: int = setting('number of HMMs for each theorem')
   num_sequences: int = setting('minimum sequences of each HMM in the region of its theorem', most=10**7)
   num_mutated: int = setting('number of HMMs on which wrong constructions are tested', least=0)
-  num_sequences_mutated: int = setting('minimum sequences of each of these HMMs', most=10**7)
-  length: int = setting('tokens in a sampled sequence; shorter sequences are enumerated as well', most=1000)
-  temperatures: tuple[float, ...] = setting(
-    'softmax temperatures in place of argmax, on the HMMs of wrong constructions', least=0
-  )
-  largest_majority: float = setting('largest share of the sequences with one label', above=0.5, below=1)
+  length: int = setting('tokens in a sampled sequence; shorter sequences are tested as well', most=1000)
 
 
 class ImpossibilitySettings(Group):
@@ -34,14 +29,8 @@ class ImpossibilitySettings(Group):
   num_tokens: int = setting('vocabulary size V', least=5, most=1000)
   num_weighed: int = setting('states weighted by mu in the sparse draws')
   length: int = setting('tokens in a text; all texts of this length are tested')
-  num_train: int = setting('number of training inputs', most=10**7)
-  prompt_length: int = setting('prompt length in vectors', most=1000)
-  prompt_scale: float = setting('largest magnitude of an initial prompt entry')
-  tuning: TuneSettings
-  converged: ConvergedSettings
 
   def check_fields(self) -> None:
-    self.tuning.check_num_train('tuning', self.num_train)
     longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
     valid = f'at most {longest}, for at most {_MAX_SEQUENCES} texts over {self.num_tokens} tokens'
     require(self.length <= longest, 'length', self.length, valid)
@@ -89,4 +78,3 @@ class TheorySettings(ThresholdSettings):
   verification: VerificationSettings
   impossibility: ImpossibilitySettings
   prevalence: PrevalenceSettings
-  figure: FigureSettings

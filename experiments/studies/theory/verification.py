@@ -1,169 +1,172 @@
-"""Verification of each theorem on many HMMs: its construction against the exact posterior, sequence by sequence.
+"""Verification of each theorem on many HMMs: its construction beside the exact posterior, sequence by sequence.
 
-A right label is not enough: the construction must return all that its theorem recovers, up to the factor of the proof.
-Exact fractions decide what float64 does not: near ties, and errors above the rounding bound. Wrong constructions must
-fail the same checks.
+With mu the identity on what a theorem recovers, its scores must be that part of the posterior up to a positive factor.
+That implies the label of every task, ties included, so no task is drawn. Wrong constructions must fail the same check.
 """
 
-import concurrent.futures
 import functools
-import os
-from typing import Any
+import itertools
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
+import pandas as pd
 
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory.problems import draw, majority, text_of, Theorem
-from experiments.studies.theory.settings import TheorySettings
+from experiments.settings.fields import SettingsError
+from experiments.studies.theory.settings import TheorySettings, VerificationSettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
-from hmm_jax._support.rational.algebra import as_fractions
-from hmm_jax.theory import theorems
-from hmm_jax.theory.comparison import compared, Comparison, PredictedProblem, TOLERANCE
-from hmm_jax.theory.rational_constructions import exact_construction
+from hmm_jax.theory import families, scoring, texts, theorems
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.scoring import Predictions
 from hmm_jax.theory.theorems import Program
 
 # The name of the right construction among the wrong ones.
-CONTROL = 'nothing (control)'
-# The rounding bound: G is off by some 1e-16 in float64, and a head weighs it by some tens.
-_ROUNDING = 1e-14
-# The most sequences of an HMM that a softmax reads.
-_SOFTENED = 1280
+RIGHT = 'right'
+# Relative errors up to this are rounding: float64 takes masses on H* that differ by 4e-11 for ties of the attention.
+TOLERANCE = 1e-7
+# All sequences up to this length are tested.
+_SHORT = 4
+# Of a block of sampled sequences so many must be new, in the region and with mass, or else the HMM is drawn again.
+_LEAST_NEW = scoring.BLOCK_SIZE // 4
+_MOST_DRAWS = 1000
+
+
+class Theorem(NamedTuple):
+  """The problems on which one theorem is verified; all have one size, so that each program compiles once.
+
+  Attributes:
+    name: its number.
+    assumptions: the numbers of what its construction needs.
+    sizes: of its problems.
+    relaxes: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
+    families: that its problems are drawn from by turns.
+  """
+
+  name: str
+  assumptions: str
+  sizes: Sizes
+  relaxes: str = ''
+  families: tuple[str, ...] = ('planted', 'unplanted')
+
+
+_ALL = ('planted', 'unplanted', 'adversarial')
+# Assumption 3.1 needs H <= V, and fails if H > V.
+THEOREMS = (
+  Theorem('3.3', '3.1, 3.2', Sizes(num_states=5, num_tokens=6, num_classes=2)),
+  Theorem('3.6', '3.2, 3.5', Sizes(num_states=8, num_tokens=6, num_classes=2), '3.1'),
+  Theorem('4.3', '4.2', Sizes(5, 6, 2, memory_size=2, num_cells=2)),
+  Theorem('4.6', '3.2, 4.5', Sizes(5, 6, 2, memory_size=3, num_cells=1), '4.2', _ALL),
+  Theorem('C.6', '3.2, C.5', Sizes(5, 6, 2, memory_size=3, num_cells=2), '4.2', _ALL),
+)
+
+
+class Drawn(NamedTuple):
+  """A problem and the exact model's predictions on its sequences.
+
+  Attributes:
+    problem: the problem.
+    program: its theorem's.
+    predictions: of all sequences behind the prompt of the program.
+    is_tested: [n], the first occurrence of each sequence of the region.
+    names: fields of its records.
+  """
+
+  problem: Any
+  program: Program
+  predictions: Predictions
+  is_tested: np.ndarray
+  names: Record
 
 
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
-  """A row for each HMM, and for the first of them one for each wrong construction that must be detected.
+  """A record for each HMM, and for the first of them one for each wrong construction, which must be detected."""
+  v, records = settings.verification, list[Record]()
+  with reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance:
+    for index in range(v.num_hmms):
+      drawn = draw(theorem, settings, jax.random.fold_in(key, index), index)
+      programs = {RIGHT: drawn.program}
+      if index < v.num_mutated:
+        programs |= wrong_constructions(theorem.name, drawn.problem, drawn.program)
+      for name, program in programs.items():
+        records.append({**drawn.names, 'construction': name, **checked(drawn, program)})
+      advance(index + 1, f'last HMM drawn {1 + drawn.names["redraws"]} times')
+  return records
 
-  HMMs are worked on side by side, one per core; a row is a function of the key and its number only.
+
+def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> Drawn:
+  """The problem number `index`, drawn until its region has enough sequences.
+
+  Raises:
+    SettingsError: none of many HMMs has them, or none is as well conditioned.
   """
-  v, rows = settings.verification, list[Record]()
-  verify_one = functools.partial(_verify_one, settings, theorem, key)
-  with (
-    reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance,
-    concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
-  ):
-    # The first one compiles for all.
-    rows += verify_one(0)
-    for index, rows_of_hmm in enumerate(pool.map(verify_one, range(1, v.num_hmms)), 1):
-      rows += rows_of_hmm
-      advance(index + 1, f'{rows_of_hmm[0]["wrong"]} wrong in the last HMM')
-  return rows
+  v, family = settings.verification, theorem.families[index % len(theorem.families)]
+  # One or two states of H* by turns, in each family.
+  sizes = theorem.sizes._replace(num_recoverable=1 + index // len(theorem.families) % 2)
+  for redraws in range(_MOST_DRAWS):
+    key_hmm, key_text = jax.random.split(jax.random.fold_in(key, redraws))
+    try:
+      problem = families.draw(theorem.name, family, key_hmm, sizes, settings.criteria, settings.conditioning)
+    except ValueError as error:
+      raise SettingsError(str(error)) from error
+    program = theorems.program(theorem.name, problem, v.length, settings.criteria)
+    predictions, is_tested = _predicted(v, problem, program, key_text)
+    if (is_tested & has_mass(predictions, program)).sum() < v.num_sequences:
+      continue
+    is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.criteria).holds
+    names = {
+      'theorem': theorem.name,
+      'assumptions': theorem.assumptions,
+      'hmm': index,
+      'family': family,
+      'violates': theorem.relaxes if is_relaxed else '',
+      'num_essential': len(program.finding.witness.get('recoverable_states', program.recovered)),
+      'redraws': redraws,
+    }
+    return Drawn(problem, program, predictions, is_tested, names)
+  valid = f'fewer: none of {_MOST_DRAWS} HMMs has as many for Theorem {theorem.name}'
+  raise SettingsError(f'verification.num_sequences is {v.num_sequences}; valid is {valid}')
 
 
-def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> list[Record]:
-  """The records of HMM number `index`: right construction, wrong ones if it is among the first, and softmaxes."""
-  v = settings.verification
-  mutated = index < v.num_mutated
-  drawn = draw(settings, theorem, jax.random.fold_in(key, index), index, mutated)
-  rows = [row_of(settings, theorem, drawn)]
-  if mutated:
-    wrong = wrong_constructions(theorem.name, drawn.problem, drawn.program, v.length, settings.criteria)
-    programs = {CONTROL: drawn.program, **wrong}
-    rows += [{'mutant': name, **detections(settings, drawn, program)} for name, program in programs.items()]
-    rows += _softened(v.temperatures, drawn) if theorem.num_cells else []
-  return [{'theorem': theorem.name, 'hmm': index, **row} for row in rows]
+def _predicted(v: VerificationSettings, problem: Any, program: Program, key: Array) -> tuple[Predictions, np.ndarray]:
+  """Predictions on all short sequences and on sampled ones, and the mask of those that are tested.
 
-
-def row_of(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) -> Record:
-  """The record of the right construction: the number of sequences it is wrong on, and its errors."""
-  problem, program, has_mass = drawn.problem, drawn.program, drawn.has_mass
-  comparison = compared(drawn, program)
-  is_near = has_mass & (comparison.gap <= settings.margin)
-  # Flag errors above the rounding bound in direction, or in a label that no near tie explains; and any output where the
-  # posterior has no mass. NaN counts as an error.
-  off_vector, off_direction = ~(comparison.vector_error <= TOLERANCE), ~(comparison.cosine_error <= TOLERANCE**2)
-  refuted = ~(comparison.error <= _ROUNDING) & (off_direction | comparison.off_label & ~is_near)
-  refuted |= off_vector & ~has_mass
-  refuted |= (drawn.predictions.posterior[:, program.recovered] > 0).any(-1) != has_mass
-  doubtful = is_near | off_vector | off_direction | comparison.off_label
-  verdicts = _decided(theorem, drawn, comparison, np.flatnonzero(doubtful & ~refuted))
-  trusted = has_mass & ~refuted & ~doubtful
-  is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.criteria).holds
-  return {
-    'assumptions': theorem.assumptions,
-    'num_tokens': problem.hmm.num_tokens,
-    'num_classes': len(problem.task_weights),
-    **(_memory(problem) if theorem.num_cells else {}),
-    'violates': theorem.relaxes if is_relaxed else '',
-    'num_essential': len(program.finding.witness.get('recoverable_states', program.recovered)),
-    'sequences': len(has_mass),
-    'majority': max(majority(comparison.label), majority(comparison.label[has_mass])),
-    'no_mass': int((~has_mass).sum()),
-    'near_ties': int(is_near.sum()),
-    'exact_ties': sum(is_tie for _, is_tie in verdicts),
-    'decided_exactly': len(verdicts),
-    'wrong': int(refuted.sum()) + sum(not is_right for is_right, _ in verdicts),
-    'largest_cosine_error': float(comparison.cosine_error[trusted].max(initial=0)),
-    'largest_vector_error': float(comparison.vector_error[trusted].max(initial=0)),
-  }
-
-
-def _memory(problem: Any) -> Record:
-  """Fields of a record on how draws of a memory differ."""
-  memory = problem.hmm.memory_probs
-  product = np.outer(memory.sum(1), memory.sum(0)) if memory.ndim > 1 else memory
-  return {
-    'full_memory': bool((memory > 0).all()),
-    'dependent_cells': not np.allclose(product, memory, rtol=0, atol=1e-9),
-    'stationary': np.allclose(problem.silent_probs, problem.hmm.initial_probs, rtol=0, atol=1e-12),
-  }
-
-
-def _decided(
-  theorem: Theorem, drawn: PredictedProblem, comparison: Comparison, undecided: np.ndarray
-) -> list[tuple[bool, bool]]:
-  """Decide if the construction is right on each of these sequences, and if its two best exact scores are equal.
-
-  Posterior, G, prompt and head are in `Fraction`s. Right means all that is recovered, up to one positive factor. If the
-  factor in float64 is not the proof's, rounding has to explain it, or a position whose logit is within TOLERANCE of the
-  largest.
+  It samples until `num_sequences` with mass are tested, or a block brings few of them.
   """
-  if not undecided.size:
-    return []
-  recovered, problem, verdicts = drawn.program.recovered, drawn.problem.fractions, []
-  weights = as_fractions(theorems.identity_weights(problem.task_weights.shape[1], recovered))
-  by_fractions: Any = exact_construction(problem._replace(task_weights=weights), theorem.name)
-  mu = problem.task_weights[:, recovered]
-  for index in undecided:
-    text = text_of(drawn.predictions, index, problem)
-    posterior, constructed = (scores[:-1] for scores in by_fractions.scores(text))
-    total, built = posterior.sum(), constructed.sum()
-    is_multiple = (constructed * total == posterior * built).all() and posterior.any() == constructed.any()
-    # A positive multiple has the same label, whatever mu is.
-    is_right = bool(is_multiple and built >= 0)
-    if is_right and comparison.vector_error[index] > TOLERANCE:
-      of_proof = drawn.predictions.factor[index] * float(total)
-      is_right = abs(float(built) - of_proof) <= TOLERANCE * of_proof and comparison.error[index] <= _ROUNDING
-      if not is_right and theorem.num_cells:
-        logits = by_fractions.logits(by_fractions.predicted(text))
-        is_right = any(0 < max(logits) - logit <= TOLERANCE for logit in logits)
-    *_, second, first = sorted(mu @ posterior)
-    verdicts.append((is_right, first == second))
-  return verdicts
+  predict = functools.partial(scoring.predict, problem, program.prompt, program.finding)
+  short = texts.all_sequences(problem.hmm.num_tokens, min(_SHORT, v.length), v.length)
+  predictions, count = predict(short), 0
+  for block in itertools.count():
+    is_tested = predictions.in_region & ~pd.DataFrame(predictions.tokens).duplicated().to_numpy()
+    before, count = count, (is_tested & has_mass(predictions, program)).sum()
+    if count >= v.num_sequences or block and count - before < _LEAST_NEW:
+      break
+    sampled = texts.sampled(problem.hmm, jax.random.fold_in(key, block), scoring.BLOCK_SIZE, v.length)
+    both = predictions, predict(sampled)
+    predictions = jax.tree.map(lambda *parts: np.concatenate(parts), *both)
+  return predictions, is_tested
 
 
-def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[Record]:
-  """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
-  is_full = (drawn.predictions.tokens < drawn.problem.hmm.num_tokens).all(-1)
-  predictions, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:_SOFTENED], (drawn.predictions, drawn.has_mass))
-  rows = list[Record]()
-  for temperature in temperatures if has_mass.any() else ():
-    comparison = compared(drawn._replace(predictions=predictions, has_mass=has_mass), drawn.program, temperature)
-    labels, accuracy = comparison.label[has_mass], float((~comparison.off_label[has_mass]).mean())
-    rows.append({'temperature': temperature, 'majority': majority(labels), 'accuracy': accuracy})
-  return rows
+def has_mass(predictions: Predictions, program: Program) -> np.ndarray:
+  """Mask [n] of the sequences on which something that is recovered has positive probability; else all scores are 0."""
+  return predictions.posterior[:, program.recovered].any(-1)
 
 
-def detections(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
-  """Count the sequences that show a construction to be wrong: by label, by direction, by the factor of the proof."""
-  comparison = compared(drawn, program)
-  is_large = comparison.error > _ROUNDING
-  by_label = is_large & drawn.has_mass & (comparison.gap > settings.margin) & comparison.off_label
+def checked(drawn: Drawn, program: Program) -> Record:
+  """Compare a prompt and a head, right or wrong, with the posterior of the tested sequences."""
+  predictions = drawn.predictions
+  if program.prompt is not drawn.program.prompt:
+    behind = scoring.predict(drawn.problem, program.prompt, program.finding, predictions.tokens)
+    predictions = predictions._replace(token_probs=behind.token_probs)
+  scores = scoring.read(predictions, program.head)
+  errors = scoring.relative_errors(predictions, program.recovered, scores)[drawn.is_tested]
+  with_mass = has_mass(predictions, program)[drawn.is_tested]
   return {
-    'sequences': len(comparison.label),
-    'by_label': int(by_label.sum()),
-    'by_direction': int((is_large & (comparison.cosine_error > TOLERANCE**2)).sum()),
-    'by_factor': int((is_large & (comparison.vector_error > TOLERANCE)).sum()),
+    'sequences': int(with_mass.sum()),
+    'no_mass': int((~with_mass).sum()),
+    # Not a number is wrong, too.
+    'wrong': int((~(errors <= TOLERANCE)).sum()),
+    'largest_error': float(errors.max()),
   }
