@@ -26,7 +26,7 @@ from hmm_jax.theory.recovery import recoverable_positions
 from hmm_jax.tuning.heads import attention_scores, AttentionHead, LinearHead
 
 # The most sequences in a block, and the most entries of its largest array.
-BLOCK_SIZE = 1024
+BLOCK_SIZE = 256
 _MOST_ENTRIES = 2**24
 # Scores up to this are compared as they are, since rounding of G (1e-16) times a head's weights is a part of them.
 _SMALL = 1e-4
@@ -34,43 +34,56 @@ _SMALL = 1e-4
 _TIE = np.finfo(np.float64).eps ** (2 / 3)
 
 
-class Predictions(NamedTuple):
-  """Predictions of the exact model on n sequences after a prompt, for any head to read, and the exact answers.
+class Answers(NamedTuple):
+  """The exact answers on n sequences.
 
   Attributes:
-    posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
-    token_probs: [n, L, V], G at the [MASK], or at all positions, the prompt first; 0 where a text has ended.
     tokens: [n, T], [MASK] (id V) after the end.
-    factor: [n], the r_x of the theorem's proof.
-    possible: [n], sequences of positive probability.
-    in_region: [n], possible ones that the theorem covers: with a memory those of R (4.3), of which some position's
-      state surely lies in H*.
+    posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
+    loglik: [n], log P[X_{1:T} = x]; -inf where it is impossible.
+    in_region: [n], possible sequences that the theorem covers: with a memory those of R (4.3), of which some
+      position's state surely lies in H*.
   """
 
-  posterior: np.ndarray
-  token_probs: np.ndarray
   tokens: np.ndarray
-  factor: np.ndarray
-  possible: np.ndarray
+  posterior: np.ndarray
+  loglik: np.ndarray
   in_region: np.ndarray
 
 
-def predict(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray) -> Predictions:
-  """Predictions of the exact model on tokens [n, T] behind a theorem's prompt [P, E].
+class Predictions(NamedTuple):
+  """Predictions of the exact model on n sequences after a prompt, for any head to read.
+
+  Attributes:
+    token_probs: [n, L, V], G at the [MASK], or at all positions, the prompt first; 0 where a text has ended.
+    tokens: [n, T], [MASK] (id V) after the end.
+    factor: [n], the r_x of the theorem's proof.
+  """
+
+  token_probs: np.ndarray
+  tokens: np.ndarray
+  factor: np.ndarray
+
+
+def answer(problem: Problem, finding: Finding, tokens: np.ndarray) -> Answers:
+  """The exact answers on tokens [n, T]; `finding` has H*, the states that a task on a cell attends to."""
+  of_block = functools.partial(_state_answers if isinstance(problem, StateProblem) else _cell_answers, problem, finding)
+  return in_blocks(of_block, tokens, _block_size(problem, tokens))
+
+
+def predict(problem: Problem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
+  """Predictions of the exact model on these sequences behind a theorem's prompt [P, E].
 
   A task on states sees (MASK, x). There r_x = P[X_{1:T} = x] / P[X_{2:T+1} = x] by Claim A.1, and behind a prompt the
   divisor is the probability of the fake token together with x (Lemma B.2). A task on a cell sees x. There, by Lemmas
   C.4 and C.13, r_x is the mean of P[X_i = x_i | x_{-i}, prompt] over the attended positions, and behind a prompt u =
   c P[H_0] / P[H_1] on supp(mu) that times c P[x] / P[prompt, x].
-
-  `finding` has H*, the states that a task on a cell attends to.
   """
   if isinstance(problem, StateProblem):
     of_block: Any = functools.partial(_state_predictions, problem, prompt)
   else:
     of_block = functools.partial(_memory_predictions, problem, prompt, finding)
-  entries = tokens.shape[1] * problem.hmm.joint_initial_probs.size
-  return in_blocks(of_block, tokens, _block_size(entries))
+  return in_blocks(of_block, answers, _block_size(problem, answers.tokens))
 
 
 def read(predictions: Predictions, head: Any) -> np.ndarray:
@@ -79,18 +92,16 @@ def read(predictions: Predictions, head: Any) -> np.ndarray:
     return predictions.token_probs[:, 0] @ head.weights + head.bias
   entries = len(head.positions) * len(head.output)
   inputs = predictions.token_probs, predictions.tokens
-  return in_blocks(lambda block: _attend(head, *block), inputs, _block_size(entries))
+  return in_blocks(lambda block: _attend(head, *block), inputs, max(min(BLOCK_SIZE, _MOST_ENTRIES // entries), 1))
 
 
-def relative_errors(predictions: Predictions, recovered: np.ndarray, scores: np.ndarray) -> np.ndarray:
-  """The largest difference [n] of scores from the recovered part of the posterior, each over its largest entry.
+def relative_errors(scores: np.ndarray, expected: np.ndarray) -> np.ndarray:
+  """The largest difference [n] of scores [n, K] from a posterior times r_x [n, K], each over its largest entry.
 
-  So a positive factor is no error, a negative one is 2, and zeros in place of a posterior are 1. Posteriors, times
-  their r_x, and scores below 1e-4 are divided by 1e-4 instead.
+  So a positive factor is no error, a negative one is 2, and zeros in place of a posterior are 1. Vectors without an
+  entry above 1e-4 are divided by that instead.
   """
-  exact = predictions.factor[:, None] * predictions.posterior[:, recovered]
-  built = scores[:, : len(recovered)]
-  return np.abs(_over_largest(built) - _over_largest(exact)).max(-1)
+  return np.abs(_over_largest(scores) - _over_largest(expected)).max(-1)
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:
@@ -99,8 +110,9 @@ def score_gaps(scores: np.ndarray) -> np.ndarray:
   return best[:, -1] - best[:, -2]
 
 
-def _block_size(entries: int) -> int:
-  """The number of sequences whose arrays of so many entries each fit into a block."""
+def _block_size(problem: Problem, tokens: np.ndarray) -> int:
+  """The number of sequences whose messages fit into a block."""
+  entries = tokens.shape[1] * problem.hmm.joint_initial_probs.size
   return max(min(BLOCK_SIZE, _MOST_ENTRIES // entries), 1)
 
 
@@ -109,32 +121,45 @@ def _over_largest(vectors: np.ndarray) -> np.ndarray:
   return vectors / np.maximum(largest, _SMALL)
 
 
-def _state_predictions(problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray) -> Predictions:
+def _state_answers(problem: StateProblem, finding: Finding, tokens: np.ndarray) -> Answers:
+  """`answer` for a task on states, of (MASK, x)."""
+  hmm = problem.hmm.starting_from(problem.silent_probs)
+  posterior, _, loglik = _at_mask(hmm, np.zeros((0, hmm.num_states)), _after_mask(hmm, tokens))
+  return Answers(tokens, posterior, loglik, loglik > -np.inf)
+
+
+def _state_predictions(problem: StateProblem, prompt: np.ndarray, answers: Answers) -> Predictions:
   """`predict` for a task on states: (MASK, x), behind the prompt if there is one."""
+  _, token_probs, loglik = _at_mask(problem.hmm, prompt, _after_mask(problem.hmm, answers.tokens))
+  return Predictions(token_probs[:, None], answers.tokens, _ratio(answers.loglik, loglik))
+
+
+def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
+  return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+
+
+def _cell_answers(problem: MemoryProblem, finding: Finding, tokens: np.ndarray) -> Answers:
+  """`answer` for a task on a cell, of x."""
   hmm = problem.hmm
-  inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
-  posterior, _, loglik = _at_mask(hmm.starting_from(problem.silent_probs), prompt[:0], inputs)
-  _, token_probs, prompted_loglik = _at_mask(hmm, prompt, inputs)
-  possible = loglik > -np.inf
-  return Predictions(posterior, token_probs[:, None], tokens, _ratio(loglik, prompted_loglik), possible, possible)
+  seen = _of_memory(hmm, np.zeros((0, hmm.joint_initial_probs.size)), tokens)
+  in_region = (seen.loglik > -np.inf) & recoverable_positions(hmm, seen.states, finding).any(-1)
+  return Answers(tokens, seen.cells[:, problem.cell], seen.loglik, in_region)
 
 
-def _memory_predictions(problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray) -> Predictions:
+def _memory_predictions(
+  problem: MemoryProblem, prompt: np.ndarray, finding: Finding, answers: Answers
+) -> Predictions:
   """`predict` for a task on a cell: x, behind the prompt if there is one."""
-  hmm = problem.hmm
-  bare = _of_memory(hmm, prompt[:0], tokens)
-  behind = _of_memory(hmm, prompt, tokens) if len(prompt) else bare
-  possible = bare.loglik > -np.inf
-  in_region = possible & recoverable_positions(hmm, bare.states, finding).any(-1)
-  own = slice(len(prompt), None)
+  hmm, tokens, own = problem.hmm, answers.tokens, slice(len(prompt), None)
+  behind = _of_memory(hmm, prompt, tokens)
   ties = finding._replace(thresholds=finding.thresholds._replace(support=_TIE))
   attended = recoverable_positions(hmm, behind.states[:, own], ties)
   # P[X_i = x_i | x_{-i}, prompt], 1 for a [MASK].
   after_prompt = np.pad(behind.token_probs[:, own], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
   mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
-  factor = mean * _prompt_scale(problem, prompt) * _ratio(bare.loglik, behind.loglik)
-  return Predictions(bare.cells[:, problem.cell], behind.token_probs, tokens, factor, possible, in_region)
+  factor = mean * _prompt_scale(problem, prompt) * _ratio(answers.loglik, behind.loglik)
+  return Predictions(behind.token_probs, tokens, factor)
 
 
 def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:

@@ -23,6 +23,19 @@ def all_sequences(num_tokens: int, longest: int, length: int) -> np.ndarray:
   return np.concatenate(padded)
 
 
+def possible_sequences(distribution: Distribution, longest: int, length: int) -> np.ndarray:
+  """The sequences of `all_sequences` that have positive probability."""
+  moves = np.asarray(distribution.transition_matrix)
+  emissions_VxE = np.asarray(distribution.joint_emission_matrix).T
+  # A [MASK] can follow any state.
+  rows = np.vstack([emissions_VxE, np.ones_like(emissions_VxE[:1])]).reshape(len(emissions_VxE) + 1, -1, len(moves))
+  tokens = all_sequences(len(emissions_VxE), longest, length)
+  reached_CxH = np.asarray(distribution.joint_initial_probs).reshape(-1, len(moves))
+  for token in tokens[:, :longest].T:
+    reached_CxH = (reached_CxH * rows[token]) @ moves
+  return tokens[reached_CxH.any((1, 2))]
+
+
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
   return np.asarray(_sampled(key, distribution, count, length), np.int32)

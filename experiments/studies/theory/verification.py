@@ -4,8 +4,8 @@ With mu the identity on what a theorem recovers, its scores must be that part of
 That implies the label of every task, ties included, so no task is drawn. Wrong constructions must fail the same check.
 """
 
+from collections.abc import Sequence
 import functools
-import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ from experiments.studies.theory.settings import TheorySettings, VerificationSett
 from experiments.studies.theory.wrong_constructions import wrong_constructions
 from hmm_jax.theory import families, scoring, texts, theorems
 from hmm_jax.theory.families import Sizes
-from hmm_jax.theory.scoring import Predictions
+from hmm_jax.theory.scoring import Answers
 from hmm_jax.theory.theorems import Program
 
 # The name of the right construction among the wrong ones.
@@ -29,8 +29,9 @@ RIGHT = 'right'
 TOLERANCE = 1e-7
 # All sequences up to this length are tested.
 _SHORT = 4
-# Of a block of sampled sequences so many must be new, in the region and with mass, or else the HMM is drawn again.
-_LEAST_NEW = scoring.BLOCK_SIZE // 4
+# Sequences sampled at a time: so many of them must be new, in the region and with mass, or the HMM is drawn again.
+_SAMPLED = 256
+_LEAST_NEW = 64
 _MOST_DRAWS = 1000
 
 
@@ -64,21 +65,19 @@ THEOREMS = (
 
 
 class Drawn(NamedTuple):
-  """A problem and the exact model's predictions on its sequences.
+  """A problem with the exact answers on the sequences that are tested.
 
   Attributes:
     problem: the problem.
     program: its theorem's.
-    predictions: of all sequences behind the prompt of the program.
-    is_tested: [n], the first occurrence of each sequence of the region.
-    names: fields of its records.
+    answers: on different sequences of the region, those with mass on something that is recovered first.
+    redraws: the number of HMMs before it whose region has too few sequences.
   """
 
   problem: Any
   program: Program
-  predictions: Predictions
-  is_tested: np.ndarray
-  names: Record
+  answers: Answers
+  redraws: int
 
 
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
@@ -90,10 +89,27 @@ def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Rep
       programs = {RIGHT: drawn.program}
       if index < v.num_mutated:
         programs |= wrong_constructions(theorem.name, drawn.problem, drawn.program)
-      for name, program in programs.items():
-        records.append({**drawn.names, 'construction': name, **checked(drawn, program)})
-      advance(index + 1, f'last HMM drawn {1 + drawn.names["redraws"]} times')
+      found = compared(drawn, programs)
+      names = {'theorem': theorem.name, 'hmm': index, **described(theorem, settings, drawn)}
+      records += [{**names, 'construction': name, **counts} for name, counts in found.items()]
+      advance(index + 1, f'{found[RIGHT]["wrong"]} wrong in the last HMM')
   return records
+
+
+def described(theorem: Theorem, settings: TheorySettings, drawn: Drawn) -> Record:
+  """Fields of the records of an HMM."""
+  violates = ''
+  if theorem.relaxes and not theorems.finding(theorem.relaxes, drawn.problem, settings.criteria).holds:
+    violates = theorem.relaxes
+  has_mass = _has_mass(drawn.answers, drawn.program)
+  return {
+    'assumptions': theorem.assumptions,
+    'violates': violates,
+    'num_essential': len(drawn.program.finding.witness.get('recoverable_states', drawn.program.recovered)),
+    'redraws': drawn.redraws,
+    'sequences': int(has_mass.sum()),
+    'no_mass': int((~has_mass).sum()),
+  }
 
 
 def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> Drawn:
@@ -112,61 +128,57 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     except ValueError as error:
       raise SettingsError(str(error)) from error
     program = theorems.program(theorem.name, problem, v.length, settings.criteria)
-    predictions, is_tested = _predicted(v, problem, program, key_text)
-    if (is_tested & has_mass(predictions, program)).sum() < v.num_sequences:
-      continue
-    is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.criteria).holds
-    names = {
-      'theorem': theorem.name,
-      'assumptions': theorem.assumptions,
-      'hmm': index,
-      'family': family,
-      'violates': theorem.relaxes if is_relaxed else '',
-      'num_essential': len(program.finding.witness.get('recoverable_states', program.recovered)),
-      'redraws': redraws,
-    }
-    return Drawn(problem, program, predictions, is_tested, names)
+    answers = _answers(v, problem, program, key_text)
+    if answers is not None:
+      return Drawn(problem, program, answers, redraws)
   valid = f'fewer: none of {_MOST_DRAWS} HMMs has as many for Theorem {theorem.name}'
   raise SettingsError(f'verification.num_sequences is {v.num_sequences}; valid is {valid}')
 
 
-def _predicted(v: VerificationSettings, problem: Any, program: Program, key: Array) -> tuple[Predictions, np.ndarray]:
-  """Predictions on all short sequences and on sampled ones, and the mask of those that are tested.
+def _answers(v: VerificationSettings, problem: Any, program: Program, key: Array) -> Answers | None:
+  """Answers on sampled sequences, `num_sequences` with mass at least, and on all short ones.
 
-  It samples until `num_sequences` with mass are tested, or a block brings few of them.
+  None if a block of sampled ones brings few that are new.
   """
-  predict = functools.partial(scoring.predict, problem, program.prompt, program.finding)
-  short = texts.all_sequences(problem.hmm.num_tokens, min(_SHORT, v.length), v.length)
-  predictions, count = predict(short), 0
-  for block in itertools.count():
-    is_tested = predictions.in_region & ~pd.DataFrame(predictions.tokens).duplicated().to_numpy()
-    before, count = count, (is_tested & has_mass(predictions, program)).sum()
-    if count >= v.num_sequences or block and count - before < _LEAST_NEW:
-      break
-    sampled = texts.sampled(problem.hmm, jax.random.fold_in(key, block), scoring.BLOCK_SIZE, v.length)
-    both = predictions, predict(sampled)
-    predictions = jax.tree.map(lambda *parts: np.concatenate(parts), *both)
-  return predictions, is_tested
+  answer = functools.partial(scoring.answer, problem, program.finding)
+  parts, count = list[Answers](), 0
+  while count < v.num_sequences:
+    parts.append(answer(texts.sampled(problem.hmm, jax.random.fold_in(key, len(parts)), _SAMPLED, v.length)))
+    before, count = count, _has_mass(_tested(parts, program), program).sum()
+    if count < v.num_sequences and count - before < _LEAST_NEW:
+      return None
+  parts.append(answer(texts.possible_sequences(problem.hmm, min(_SHORT, v.length), v.length)))
+  return _tested(parts, program)
 
 
-def has_mass(predictions: Predictions, program: Program) -> np.ndarray:
+def _tested(parts: Sequence[Answers], program: Program) -> Answers:
+  """The answers on the different sequences of the region, those with mass first.
+
+  Others may contradict the prompt, and their whole block takes slow arithmetic in logarithms.
+  """
+  answers = jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+  is_new = ~pd.DataFrame(answers.tokens).duplicated().to_numpy()
+  tested = np.flatnonzero(is_new & answers.in_region)
+  order = np.argsort(~_has_mass(answers, program)[tested], kind='stable')
+  return jax.tree.map(lambda array: array[tested[order]], answers)
+
+
+def _has_mass(answers: Answers, program: Program) -> np.ndarray:
   """Mask [n] of the sequences on which something that is recovered has positive probability; else all scores are 0."""
-  return predictions.posterior[:, program.recovered].any(-1)
+  return answers.posterior[:, program.recovered].any(-1)
 
 
-def checked(drawn: Drawn, program: Program) -> Record:
-  """Compare a prompt and a head, right or wrong, with the posterior of the tested sequences."""
-  predictions = drawn.predictions
-  if program.prompt is not drawn.program.prompt:
-    behind = scoring.predict(drawn.problem, program.prompt, program.finding, predictions.tokens)
-    predictions = predictions._replace(token_probs=behind.token_probs)
-  scores = scoring.read(predictions, program.head)
-  errors = scoring.relative_errors(predictions, program.recovered, scores)[drawn.is_tested]
-  with_mass = has_mass(predictions, program)[drawn.is_tested]
-  return {
-    'sequences': int(with_mass.sum()),
-    'no_mass': int((~with_mass).sum()),
+def compared(drawn: Drawn, programs: dict[str, Program]) -> dict[str, Record]:
+  """The sequences on which each program, right or wrong, differs from the posterior, and its largest error."""
+  problem, answers, right = drawn.problem, drawn.answers, drawn.program
+  predictions = scoring.predict(problem, right.prompt, right.finding, answers)
+  expected = predictions.factor[:, None] * answers.posterior[:, right.recovered]
+  found = {}
+  for name, program in programs.items():
+    behind = predictions
+    if program.prompt is not right.prompt:
+      behind = scoring.predict(problem, program.prompt, program.finding, answers)
+    errors = scoring.relative_errors(scoring.read(behind, program.head)[:, :-1], expected)
     # Not a number is wrong, too.
-    'wrong': int((~(errors <= TOLERANCE)).sum()),
-    'largest_error': float(errors.max()),
-  }
+    found[name] = {'wrong': int((~(errors <= TOLERANCE)).sum()), 'largest_error': float(errors.max())}
+  return found
