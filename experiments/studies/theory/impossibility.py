@@ -16,7 +16,6 @@ from experiments.studies.theory.settings import ImpossibilitySettings, TheorySet
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import certificates, enumeration
 from hmm_jax.theory.problem import generator, sparse_probs, StateProblem
-from hmm_jax.tuning import separability
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
@@ -60,11 +59,9 @@ def _decided(settings: TheorySettings, problem: StateProblem) -> Record:
   near_ties, texts = texts.probs[~is_clear].sum(), texts.selected(is_clear)
   decision = certificates.decide(problem, texts, settings.margin)
   proof = decision.proof
-  is_right = separability.surely_right(texts.features, texts.labels, decision.head)
   return {
     'outcome': decision.outcome,
     'near_ties': float(near_ties),
     'proof_texts': len(np.unique(proof.pairs[:, 0])) if proof else None,
     'least_error': decision.least_error if proof else None,
-    'fresh_program': float(texts.probs[is_right].sum() / texts.probs.sum()),
   }

@@ -18,9 +18,9 @@ def longest_length(num_tokens: int, most: int) -> int:
 
 class VerificationSettings(Group):
   num_hmms: int = setting('number of HMMs for each theorem')
-  num_sequences: int = setting('minimum sequences of each HMM in the region of its theorem', most=10**7)
+  num_sampled: int = setting('sampled sequences of each HMM; those in the region of its theorem are tested', most=10**6)
   num_mutated: int = setting('number of HMMs on which wrong constructions are tested', least=0)
-  length: int = setting('tokens in a sampled sequence; shorter sequences are tested as well', most=1000)
+  length: int = setting('tokens in a sampled sequence; shorter sequences are tested as well', least=4, most=1000)
 
 
 class ImpossibilitySettings(Group):

@@ -33,7 +33,6 @@ def _heads_3_3(problem: Any, program: Program) -> dict[str, Any]:
   transposed = problem.hmm.emission_matrix.T / D
   return {
     'D dropped': head._replace(weights=head.weights * np.append(D, 1)),
-    'columns of W^+ reversed': head._replace(weights=head.weights[::-1]),
     'W^T in place of W^+': head._replace(weights=np.pad(transposed, ((0, 0), (0, 1)))),
   }
 
@@ -56,25 +55,22 @@ def _attention_heads(problem: Any, program: Program) -> dict[str, Any]:
   states, values = witness['recoverable_states'], witness['memory_values']
   own_MxHxV = problem.hmm.emission_matrix[values][:, states]
   inverse_VxF = np.linalg.pinv(own_MxHxV.reshape(-1, own_MxHxV.shape[-1]))
-  one_short, not_off_others = head.query.copy(), head.key_weights.copy()
-  one_short[states[0]] = 0
+  not_off_others = head.key_weights.copy()
   not_off_others[states] = inverse_VxF.T.reshape(own_MxHxV.shape).sum(0)
   wrong = {
     'attention to every position': head._replace(query=np.zeros_like(head.query)),
-    'q one state of H* short': head._replace(query=one_short),
     'keys not off V-bar': head._replace(key_weights=not_off_others),
     'token embeddings dropped': head._replace(token_embeddings=np.ones_like(head.token_embeddings)),
   }
   if len(program.prompt):
-    # The first arXiv version has -2.
-    for beta in -2, 0:
-      wrong[f'beta {beta}'] = head._replace(positions=np.where(head.positions < 0, beta, head.positions))
+    # That of the first arXiv version.
+    wrong['beta -2'] = head._replace(positions=np.where(head.positions < 0, -2, head.positions))
   return wrong
 
 
 def _prompts(problem: Any, prompt: np.ndarray) -> dict[str, np.ndarray]:
   """Prompts of the shape of the right one, by what is wrong with them."""
-  wrong = {'prompt complemented': 1 - prompt, 'no prompt': np.ones_like(prompt)}
+  wrong = {'no prompt': np.ones_like(prompt)}
   if isinstance(problem, MemoryProblem):
     wrong['prompt not scaled by P[H_0] / P[H_1]'] = np.sign(prompt)
     if problem.hmm.num_cells == 2:
