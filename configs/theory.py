@@ -31,12 +31,12 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 def _verification(config: ml_collections.ConfigDict) -> None:
   """Random HMMs for each theorem: every short sequence in its region, and sampled long ones."""
-  config.verification = base.group(num_hmms=100, num_sampled=6144, num_mutated=9, length=10)
+  config.verification = base.group(num_hmms=100, num_sequences=3072, num_mutated=9, length=10)
 
 
 def _impossibility(config: ml_collections.ConfigDict) -> None:
   """Random HMMs with more states than tokens, `num_hmms` of each of two kinds."""
-  config.impossibility = base.group(num_hmms=40, num_states=8, num_tokens=5, num_weighed=2, length=5)
+  config.impossibility = base.group(num_hmms=40, num_states=8, num_tokens=5, length=5)
 
 
 def _prevalence(config: ml_collections.ConfigDict) -> None:
@@ -55,6 +55,6 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
 
 def reduce(config: ml_collections.ConfigDict) -> None:
   """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
-  config.verification.update(num_hmms=3, num_sampled=40, num_mutated=2, length=4)
+  config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, length=4)
   config.impossibility.update(num_hmms=4, length=3)
   config.prevalence.update(num_draws=3, num_states=(10,), memory_sizes=(2,), max_nodes=200)

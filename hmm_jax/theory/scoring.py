@@ -67,7 +67,8 @@ class Predictions(NamedTuple):
 
 def answer(problem: Problem, finding: Finding, tokens: np.ndarray) -> Answers:
   """The exact answers on tokens [n, T]; `finding` has H*, the states that a task on a cell attends to."""
-  of_block = functools.partial(_state_answers if isinstance(problem, StateProblem) else _cell_answers, problem, finding)
+  of_problem: Any = _state_answers if isinstance(problem, StateProblem) else _cell_answers
+  of_block = functools.partial(of_problem, problem, finding)
   return in_blocks(of_block, tokens, _block_size(problem, tokens))
 
 
@@ -146,9 +147,7 @@ def _cell_answers(problem: MemoryProblem, finding: Finding, tokens: np.ndarray) 
   return Answers(tokens, seen.cells[:, problem.cell], seen.loglik, in_region)
 
 
-def _memory_predictions(
-  problem: MemoryProblem, prompt: np.ndarray, finding: Finding, answers: Answers
-) -> Predictions:
+def _memory_predictions(problem: MemoryProblem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
   """`predict` for a task on a cell: x, behind the prompt if there is one."""
   hmm, tokens, own = problem.hmm, answers.tokens, slice(len(prompt), None)
   behind = _of_memory(hmm, prompt, tokens)

@@ -43,7 +43,7 @@ _TABLES = {
 }
 # Up to this many states, ranks are proved; exact integers of more take minutes.
 _MOST_PROVED = 6
-# Entries of a witness that are printed.
+# Entries of a witness that are printed, the first.
 _SHOWN = 8
 
 
@@ -190,19 +190,12 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
 
 
 def _cell(value: Any) -> str:
-  """An answer, a number, the first of many, or each by its name."""
-  match value:
-    case bool():
-      return 'yes' if value else 'no'
-    case float():
-      return f'{value:.7g}'
-    case dict():
-      return '; '.join(f'{name.replace("_", " ")}: {_cell(entry)}' for name, entry in value.items())
-    case list():
-      return ', '.join(map(_cell, value[:_SHOWN])) + ' ...' * (len(value) > _SHOWN)
-    case None:
-      return 'infinite'
-  return str(value)
+  """A number, the first of many, or each by its name."""
+  if isinstance(value, dict):
+    return '; '.join(f'{name.replace("_", " ")}: {_cell(entry)}' for name, entry in value.items())
+  if isinstance(value, list):
+    return ', '.join(map(_cell, value[:_SHOWN]))
+  return f'{value:.7g}' if isinstance(value, float) else str(value)
 
 
 STUDY = Study(_run, _tables, check=_check)

@@ -33,23 +33,17 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
 
 
 def _problem(s: ImpossibilitySettings, kind: str, key: Array) -> StateProblem:
-  """A draw of a kind; its task is on the masked first state itself."""
-  drawn = _sparse(s, key) if kind == 'sparse' else prevalence.draw(s, 'chain', s.num_states, key)
-  hmm, task_weights = jax.tree.map(np.float64, drawn)
-  return StateProblem(hmm, hmm.initial_probs, task_weights)
-
-
-def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
-  """An HMM with exact zeros; mu weighs few states."""
+  """A draw of a kind; its task is on the masked first state itself. That of a sparse one weighs two states."""
+  if kind == 'paper':
+    hmm, task_weights = jax.tree.map(np.float64, prevalence.draw(s, 'chain', s.num_states, key))
+    return StateProblem(hmm, hmm.initial_probs, task_weights)
   rng = generator(key)
-  hmm = HMM(
-    rng.dirichlet(np.ones(s.num_states)),
-    sparse_probs(rng, s.num_states, s.num_states),
-    sparse_probs(rng, s.num_states, s.num_tokens),
-  )
+  initial_probs = rng.dirichlet(np.ones(s.num_states))
+  transition_matrix = sparse_probs(rng, s.num_states, s.num_states)
+  emission_matrix = sparse_probs(rng, s.num_states, s.num_tokens)
   task_weights = np.zeros((2, s.num_states))
-  task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)
-  return hmm, task_weights
+  task_weights[0, rng.choice(s.num_states, 2, replace=False)] = rng.standard_normal(2)
+  return StateProblem(HMM(initial_probs, transition_matrix, emission_matrix), initial_probs, task_weights)
 
 
 def _decided(settings: TheorySettings, problem: StateProblem) -> Record:

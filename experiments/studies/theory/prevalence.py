@@ -33,10 +33,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
       for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
         with jax.enable_x64(True):
           hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
-        if text == 'chain':
-          found = of_chain(s, hmm, task_weights)
-        else:
-          found = _of_memory(settings, hmm, task_weights)
+        found = of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
         records.append({'text': text, 'size': size, 'draw': number, **found})
       advance(done, f'{text}, size {size}')
   return records

@@ -31,17 +31,19 @@ def _constructions(records: pd.DataFrame) -> Table:
   rows = []
   for (theorem, construction), group in records.groupby(['theorem', 'construction'], sort=False):
     total = group[['redraws', 'sequences', 'no_mass', 'wrong']].sum()
-    rows.append({
-      'theorem': theorem,
-      'construction': construction,
-      'HMMs': len(group),
-      'redrawn': f'{total["redraws"]:.0f}',
-      'sequences': f'{total["sequences"]:,.0f}',
-      'no mass': f'{total["no_mass"]:,.0f}',
-      'wrong': f'{total["wrong"]:,.0f}',
-      'HMMs with wrong ones': (group['wrong'] > 0).sum(),
-      'largest error': f'{group["largest_error"].max():.0e}',
-    })
+    rows.append(
+      {
+        'theorem': theorem,
+        'construction': construction,
+        'HMMs': len(group),
+        'redrawn': f'{total["redraws"]:.0f}',
+        'sequences': f'{total["sequences"]:,.0f}',
+        'no mass': f'{total["no_mass"]:,.0f}',
+        'wrong': f'{total["wrong"]:,.0f}',
+        'HMMs with wrong ones': (group['wrong'] > 0).sum(),
+        'largest error': f'{group["largest_error"].max():.0e}',
+      }
+    )
   title = f'Scores of constructions, right and wrong, beside the posterior; wrong is an error above {TOLERANCE:g}'
   return table(title, rows, 2)
 
@@ -50,13 +52,15 @@ def _linear_heads(records: pd.DataFrame) -> Table:
   rows = []
   for kind, group in records.groupby('kind', sort=False):
     outcomes = {heading: share(group['outcome'] == outcome) for outcome, heading in _OUTCOMES.items()}
-    rows.append({
-      'draws': _KINDS[kind],
-      **outcomes,
-      'texts of a proof': format_number(group['proof_texts'].max(), '.0f'),
-      'minimum error of any head': median_range(group['least_error'].dropna()),
-      'near ties': format_number(group['near_ties'].max(), '.1g'),
-    })
+    rows.append(
+      {
+        'draws': _KINDS[kind],
+        **outcomes,
+        'texts of a proof': format_number(group['proof_texts'].max(), '.0f'),
+        'minimum error of any head': median_range(group['least_error'].dropna()),
+        'near ties': format_number(group['near_ties'].max(), '.1g'),
+      }
+    )
   title = (
     'HMMs with more states than tokens by whether a linear head on G is right on all texts [95% interval of the '
     'share, percent]'
@@ -85,16 +89,16 @@ def _chains(records: pd.DataFrame) -> Table:
 def _memories(records: pd.DataFrame) -> Table:
   rows = []
   for size, group in records.groupby('size', sort=False):
-    rows.append({
-      'M': f'{size:g}',
-      **_by_threshold('4.2, rank', group['4.2']),
-      **_by_threshold('4.5, rank', group['4.5']),
-      '4.4': share(group['4.4']),
-      'off the stationary law, median': f'{group["stationarity_error"].median():.1g}',
-    })
-  title = (
-    "Assumptions in the paper's draws with a memory of one cell: how many satisfy each [95% interval, percent]"
-  )
+    rows.append(
+      {
+        'M': f'{size:g}',
+        **_by_threshold('4.2, rank', group['4.2']),
+        **_by_threshold('4.5, rank', group['4.5']),
+        '4.4': share(group['4.4']),
+        'off the stationary law, median': f'{group["stationarity_error"].median():.1g}',
+      }
+    )
+  title = "Assumptions in the paper's draws with a memory of one cell: how many satisfy each [95% interval, percent]"
   return table(title, rows)
 
 

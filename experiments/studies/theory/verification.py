@@ -97,12 +97,14 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     key_hmm, key_text = jax.random.split(jax.random.fold_in(key, redraws))
     problem = families.draw(theorem.name, family, key_hmm, theorem.sizes, settings.criteria, settings.conditioning)
     program = theorems.program(theorem.name, problem, v.length, settings.criteria)
-    sampled = texts.sampled(problem.hmm, key_text, v.num_sampled, v.length)
+    sampled = texts.sampled(problem.hmm, key_text, int(v.num_sequences / _LEAST_SHARE), v.length)
     first = scoring.answer(problem, program.finding, sampled[:_FIRST])
-    if (first.in_region & _has_mass(first, program)).mean() >= _LEAST_SHARE:
+    share = (first.in_region & _has_mass(first, program)).mean()
+    if share >= _LEAST_SHARE:
       break
   short = texts.possible_sequences(problem.hmm, _SHORT, v.length)
-  tokens = np.unique(np.concatenate([short, sampled]), axis=0)
+  enough = int(v.num_sequences / share)
+  tokens = np.unique(np.concatenate([short, sampled[:enough]]), axis=0)
   answers = scoring.answer(problem, program.finding, tokens)
   # Sequences without mass may contradict the prompt, and their whole block takes slow arithmetic in logarithms.
   order = np.argsort(~_has_mass(answers, program), kind='stable')
@@ -112,7 +114,7 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
 
 def _has_mass(answers: Answers, program: Program) -> np.ndarray:
   """Mask [n] of the sequences on which something that is recovered has positive probability; else all scores are 0."""
-  return answers.posterior[:, program.recovered].any(-1)
+  return np.asarray(answers.posterior[:, program.recovered].any(-1))
 
 
 def compared(drawn: Drawn, programs: dict[str, Program]) -> dict[str, Record]:

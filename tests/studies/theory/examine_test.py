@@ -74,7 +74,7 @@ def _by_name(records):
 
 def _right_everywhere(records, theorem):
   found = [records[f'Theorem {theorem} {kind}'] for kind in ('enumerated', 'sampled')]
-  return all(row['outside_margin_in_region'] == 0 < row['in_region'] for row in found)
+  return all(row['wrong'] == 0 < row['in_region'] for row in found)
 
 
 @pytest.mark.parametrize('entries', [HEALTHY, {**MEMORY, 'initial_probs': np.full((2, 2, 2), 0.5)}])
@@ -165,7 +165,7 @@ def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
   masks = records['joint law of masks']
   assert masks['masks'] == 2 and masks['proved']
   assert masks['ranks'][0] == 3 and masks['singular_value_ratios'][0] < 1e-12
-  assert program['exists'] is False and sum(program['certificate']['weight']) == pytest.approx(1)
+  assert program['outcome'] == 'certified' and sum(program['certificate']['weight']) == pytest.approx(1)
   # Texts of 4 tokens whose label is no near tie.
   hmm, texts = exact_hmm(problem), all_texts(3, 4).tolist()
   scores = np.array([exact_posterior(problem, hmm, text) for text in texts]) @ problem.task_weights[0]
@@ -179,7 +179,7 @@ def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
 def test_a_linear_head_can_be_right_although_3_1_fails(tmp_path):
   """If mu gives states with equal emissions equal weights, the linear program finds a head that is right on all."""
   records = _report(_loaded(tmp_path, {**IMITATED, 'task_weights': [1, -1, 1, -1, 0]}))
-  assert not records['Assumption 3.1']['holds'] and records['Linear head']['exists'] is True
+  assert not records['Assumption 3.1']['holds'] and records['Linear head']['outcome'] == 'separable'
 
 
 @pytest.mark.parametrize(
