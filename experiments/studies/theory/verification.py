@@ -84,7 +84,7 @@ def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Rep
       found = compared(drawn, programs)
       has_mass = _has_mass(drawn.answers, drawn.program)
       names = {'theorem': theorem.name, 'hmm': index, 'redraws': drawn.redraws}
-      names |= {'sequences': int(has_mass.sum()), 'no_mass': int((~has_mass).sum())}
+      names |= {'sequences': len(has_mass), 'no_mass': int((~has_mass).sum())}
       records += [{**names, 'construction': name, **errors} for name, errors in found.items()]
       advance(index + 1, f'{found[RIGHT]["wrong"]} wrong in the last HMM')
   return records
