@@ -30,7 +30,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 def _verification(config: ml_collections.ConfigDict) -> None:
   """Random HMMs for each theorem: every short sequence in its region, and sampled long ones."""
-  config.verification = base.group(num_hmms=100, num_sequences=3712, num_mutated=9, length=10)
+  config.verification = base.group(num_hmms=100, num_sequences=3600, num_mutated=9, length=10)
 
 
 def _impossibility(config: ml_collections.ConfigDict) -> None:
@@ -54,6 +54,6 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
 
 def reduce(config: ml_collections.ConfigDict) -> None:
   """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
-  config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, length=4)
+  config.verification.update(num_hmms=3, num_sequences=200, num_mutated=2, length=6)
   config.impossibility.update(num_hmms=4, length=3)
   config.prevalence.update(num_draws=3, num_states=(10,), memory_sizes=(2,), max_nodes=200)
