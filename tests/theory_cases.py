@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import numpy as np
 import rationals
 from theory_assumptions_cases import EXACT
 

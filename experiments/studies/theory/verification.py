@@ -106,7 +106,7 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
   enough = int(v.num_sequences / share)
   tokens = np.unique(np.concatenate([short, sampled[:enough]]), axis=0)
   answers = scoring.answer(problem, program.finding, tokens)
-  # Sequences without mass may contradict the prompt, and their whole block takes slow arithmetic in logarithms: last, few.
+  # Sequences without mass may contradict the prompt; their block takes slow arithmetic in logarithms. So they are few.
   with_mass = answers.in_region & _has_mass(answers, program)
   without = np.flatnonzero(answers.in_region & ~with_mass)
   tested = np.append(np.flatnonzero(with_mass), without[: with_mass.sum() // 10])

@@ -55,9 +55,3 @@ def test_a_broken_program_is_wrong(theorem, share):
   broken = program._replace(head=head._replace(**{name: weights}))
   assert wrong_of(found, program) == 0
   assert wrong_of(found, broken) >= concerned.sum() > 0
-
-
-def test_a_prompt_is_read_anew():
-  """Predictions behind a wrong prompt are not those behind the right one."""
-  found = drawn('3.6')
-  assert wrong_of(found, found.program._replace(prompt=np.ones_like(found.program.prompt))) > 0
