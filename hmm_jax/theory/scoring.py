@@ -105,12 +105,6 @@ def relative_errors(scores: np.ndarray, expected: np.ndarray) -> np.ndarray:
   return np.abs(_over_largest(scores) - _over_largest(expected)).max(-1)
 
 
-def score_gaps(scores: np.ndarray) -> np.ndarray:
-  """The best of the scores [n, C] minus the next, [n]."""
-  best = np.sort(scores, axis=-1)
-  return best[:, -1] - best[:, -2]
-
-
 def _block_size(problem: Problem, tokens: np.ndarray) -> int:
   """The number of sequences whose messages fit into a block."""
   entries = tokens.shape[1] * problem.hmm.joint_initial_probs.size
