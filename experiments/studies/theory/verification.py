@@ -50,9 +50,9 @@ _ALL = ('planted', 'unplanted', 'adversarial')
 THEOREMS = (
   Theorem('3.3', Sizes(num_states=5, num_tokens=6, num_classes=2)),
   Theorem('3.6', Sizes(num_states=8, num_tokens=6, num_classes=2)),
-  Theorem('4.3', Sizes(5, 6, 2, memory_size=2, num_cells=2, num_recoverable=2)),
-  Theorem('4.6', Sizes(5, 6, 2, memory_size=3, num_cells=1, num_recoverable=2), _ALL),
-  Theorem('C.6', Sizes(5, 6, 2, memory_size=3, num_cells=2, num_recoverable=2), _ALL),
+  Theorem('4.3', Sizes(4, 6, 2, memory_size=2, num_cells=2, num_recoverable=2)),
+  Theorem('4.6', Sizes(4, 6, 2, memory_size=3, num_cells=1, num_recoverable=2), _ALL),
+  Theorem('C.6', Sizes(4, 6, 2, memory_size=3, num_cells=2, num_recoverable=2), _ALL),
 )
 
 
