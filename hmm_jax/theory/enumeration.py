@@ -13,7 +13,6 @@ from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.problem import StateProblem
-from hmm_jax.theory.scoring import score_gaps
 
 
 class Texts(NamedTuple):
@@ -56,12 +55,13 @@ def possible_texts(problem: StateProblem, length: int) -> Texts:
   order = np.argsort(-probs, kind='stable')[: np.count_nonzero(probs)]
   states_nxH = normalised(following_nxH[order] * silent_probs)
   scores, sizes = states_nxH @ mu.T, (states_nxH @ np.abs(mu).T).max(-1)
+  best = np.sort(scores, axis=-1)
   return Texts(
     all_texts(problem.hmm.num_tokens, length)[order],
     probs[order],
     normalised(following_nxH[order] * initial_probs) @ W_HxV,
     scores.argmax(-1),
-    np.divide(score_gaps(scores), sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
+    np.divide(best[:, -1] - best[:, -2], sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
   )
 
 

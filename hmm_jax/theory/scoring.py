@@ -2,7 +2,7 @@
 
 Every construction is linear in mu. With mu the identity on what its theorem recovers (all states, H*, the memory,
 supp(mu)) it gives that part of the posterior itself, up to a positive factor r_x that its proof names. Any label
-follows from that.
+follows from that, ties included.
 """
 
 from collections.abc import Callable
@@ -14,119 +14,145 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.float64 import positive_or_one, widened
 from hmm_jax.distributions.hmm import emitted_token_probs, HMM, is_seen, text_likelihoods
-from hmm_jax.distributions.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
-from hmm_jax.inference.posterior import forward_backward, last_filtered
+from hmm_jax.distributions.memory_hmm import memory_forward_backward, MemoryHMM
+from hmm_jax.inference.posterior import forward_backward
 from hmm_jax.models.model import prepend
-from hmm_jax.theory import padding
 from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.padding import PaddedSizes
 from hmm_jax.theory.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.recovery import recoverable_positions
 from hmm_jax.tuning.heads import attention_scores, AttentionHead, LinearHead
 
+# The most sequences in a block, and the most entries of its largest array.
+BLOCK_SIZE = 256
+_MOST_ENTRIES = 2**24
+# Scores up to this are compared as they are, since rounding of G (1e-16) times a head's weights is a part of them.
+_SMALL = 1e-4
+# Attention takes scores up to this apart for ties (`softmax_or_argmax`), here masses on H*.
+_TIE = np.finfo(np.float64).eps ** (2 / 3)
 
-class Predictions(NamedTuple):
-  """Predictions of the exact model on n sequences after a prompt, for any head to read, and the exact answers.
+
+class Answers(NamedTuple):
+  """The exact answers on n sequences.
 
   Attributes:
+    tokens: [n, T], [MASK] (id V) after the end.
     posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
+    loglik: [n], log P[X_{1:T} = x]; -inf where it is impossible.
+    in_region: [n], possible sequences that the theorem covers: with a memory those of R (4.3), of which some
+      position's state surely lies in H*.
+  """
+
+  tokens: np.ndarray
+  posterior: np.ndarray
+  loglik: np.ndarray
+  in_region: np.ndarray
+
+
+class Predictions(NamedTuple):
+  """Predictions of the exact model on n sequences after a prompt, for any head to read.
+
+  Attributes:
     token_probs: [n, L, V], G at the [MASK], or at all positions, the prompt first; 0 where a text has ended.
     tokens: [n, T], [MASK] (id V) after the end.
     factor: [n], the r_x of the theorem's proof.
-    possible: [n], sequences of positive probability.
   """
 
-  posterior: np.ndarray
   token_probs: np.ndarray
   tokens: np.ndarray
   factor: np.ndarray
-  possible: np.ndarray
 
 
-def predict(
-  problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None = None
-) -> Predictions:
-  """Predictions of the exact model on tokens [n, T] behind a theorem's prompt [P, E].
+def answer(problem: Problem, finding: Finding, tokens: np.ndarray) -> Answers:
+  """The exact answers on tokens [n, T]; `finding` has H*, the states that a task on a cell attends to."""
+  of_problem: Any = _state_answers if isinstance(problem, StateProblem) else _cell_answers
+  of_block = functools.partial(of_problem, problem, finding)
+  return in_blocks(of_block, tokens, _block_size(problem, tokens))
+
+
+def predict(problem: Problem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
+  """Predictions of the exact model on these sequences behind a theorem's prompt [P, E].
 
   A task on states sees (MASK, x). There r_x = P[X_{1:T} = x] / P[X_{2:T+1} = x] by Claim A.1, and behind a prompt the
   divisor is the probability of the fake token together with x (Lemma B.2). A task on a cell sees x. There, by Lemmas
   C.4 and C.13, r_x is the mean of P[X_i = x_i | x_{-i}, prompt] over the attended positions, and behind a prompt u =
   c P[H_0] / P[H_1] on supp(mu) that times c P[x] / P[prompt, x].
-
-  `finding` has H*, the states that a task on a cell attends to.
   """
   if isinstance(problem, StateProblem):
-    return _state_predictions(problem, prompt, tokens, padded)
-  return _memory_predictions(problem, prompt, finding, tokens, padded)
+    of_block: Any = functools.partial(_state_predictions, problem, prompt)
+  else:
+    of_block = functools.partial(_memory_predictions, problem, prompt, finding)
+  return in_blocks(of_block, answers, _block_size(problem, answers.tokens))
 
 
-def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
-  """Class scores [n, C] of a theorem's head. The theorems take the limit 0 of the softmax's `temperature`."""
+def read(predictions: Predictions, head: Any) -> np.ndarray:
+  """Class scores [n, C] of a theorem's head. Attention is at temperature 0, the limit that the theorems take."""
   if isinstance(head, LinearHead):
-    return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
-  if temperature:
-    head, temperature = head._replace(query=head.query / temperature), 1.0
-  return _attend(head, predictions.token_probs, predictions.tokens, temperature)
+    return predictions.token_probs[:, 0] @ head.weights + head.bias
+  entries = len(head.positions) * len(head.output)
+  inputs = predictions.token_probs, predictions.tokens
+  return in_blocks(lambda block: _attend(head, *block), inputs, max(min(BLOCK_SIZE, _MOST_ENTRIES // entries), 1))
 
 
-def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray) -> np.ndarray:
-  """Mask [n] of sequences [n, T] with a position whose state surely lies in H*; the possible ones are R (4.3).
+def relative_errors(scores: np.ndarray, expected: np.ndarray) -> np.ndarray:
+  """The largest difference [n] of scores [n, K] from a posterior times r_x [n, K], each over its largest entry.
 
-  A task on states needs none: all are True.
+  So a positive factor is no error, a negative one is 2, and zeros in place of a posterior are 1. Vectors without an
+  entry above 1e-4 are divided by that instead.
   """
-  if isinstance(problem, StateProblem):
-    return np.ones(len(tokens), bool)
-  no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
-  _, states, _ = _memory_behind(problem.hmm, no_prompt, tokens)
-  return np.asarray(recoverable_positions(problem.hmm, states, finding).any(-1))
+  return np.abs(_over_largest(scores) - _over_largest(expected)).max(-1)
 
 
-def score_gaps(scores: np.ndarray) -> np.ndarray:
-  """The best of the scores [n, C] minus the next, [n]."""
-  best = np.sort(scores, axis=-1)
-  return best[:, -1] - best[:, -2]
+def _block_size(problem: Problem, tokens: np.ndarray) -> int:
+  """The number of sequences whose messages fit into a block."""
+  entries = tokens.shape[1] * problem.hmm.joint_initial_probs.size
+  return max(min(BLOCK_SIZE, _MOST_ENTRIES // entries), 1)
 
 
-def _state_predictions(
-  problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None
-) -> Predictions:
+def _over_largest(vectors: np.ndarray) -> np.ndarray:
+  largest = np.abs(vectors).max(-1, keepdims=True)
+  return vectors / np.maximum(largest, _SMALL)
+
+
+def _state_answers(problem: StateProblem, finding: Finding, tokens: np.ndarray) -> Answers:
+  """`answer` for a task on states, of (MASK, x)."""
+  hmm = problem.hmm.starting_from(problem.silent_probs)
+  posterior, _, loglik = _at_mask(hmm, np.zeros((0, hmm.num_states)), _after_mask(hmm, tokens))
+  return Answers(tokens, posterior, loglik, loglik > -np.inf)
+
+
+def _state_predictions(problem: StateProblem, prompt: np.ndarray, answers: Answers) -> Predictions:
   """`predict` for a task on states: (MASK, x), behind the prompt if there is one."""
-  hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
-  silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
-  inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
-  posterior, token_probs, label_loglik, model_loglik = _state_posteriors(hmm, silent_probs, prompt, inputs)
-  possible = label_loglik > -np.inf
-  posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
-  return Predictions(posterior, token_probs[:, None], tokens, factor, possible)
+  _, token_probs, loglik = _at_mask(problem.hmm, prompt, _after_mask(problem.hmm, answers.tokens))
+  return Predictions(token_probs[:, None], answers.tokens, _ratio(answers.loglik, loglik))
 
 
-def _memory_predictions(
-  problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None
-) -> Predictions:
+def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
+  return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+
+
+def _cell_answers(problem: MemoryProblem, finding: Finding, tokens: np.ndarray) -> Answers:
+  """`answer` for a task on a cell, of x."""
+  hmm = problem.hmm
+  seen = _of_memory(hmm, np.zeros((0, hmm.joint_initial_probs.size)), tokens)
+  in_region = (seen.loglik > -np.inf) & recoverable_positions(hmm, seen.states, finding).any(-1)
+  return Answers(tokens, seen.cells[:, problem.cell], seen.loglik, in_region)
+
+
+def _memory_predictions(problem: MemoryProblem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
   """`predict` for a task on a cell: x, behind the prompt if there is one."""
-  hmm, padded_prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
-  cells, loglik = _memory_of_text(hmm, tokens)
-  token_probs, prompted_states, prompted_loglik = _memory_behind(hmm, padded_prompt, tokens)
-  own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]
-  attended = recoverable_positions(problem.hmm, own_states, finding)
+  hmm, tokens, own = problem.hmm, answers.tokens, slice(len(prompt), None)
+  behind = _of_memory(hmm, prompt, tokens)
+  ties = finding._replace(thresholds=finding.thresholds._replace(support=_TIE))
+  attended = recoverable_positions(hmm, behind.states[:, own], ties)
   # P[X_i = x_i | x_{-i}, prompt], 1 for a [MASK].
-  after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
+  after_prompt = np.pad(behind.token_probs[:, own], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
   mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
-  factor = mean * _prompt_scale(problem, prompt) * _ratio(loglik, prompted_loglik)
-  posterior = cells[:, problem.cell, : problem.hmm.memory_size]
-  return Predictions(posterior, token_probs, tokens, factor, loglik > -np.inf)
-
-
-def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
-  """The distribution, the prompt and the tokens, padded if sizes are given."""
-  hmm = problem.hmm
-  if not padded:
-    return hmm, prompt, tokens
-  tokens = padding.remasked(tokens, hmm.num_tokens, padded)
-  return padding.chain(hmm, padded), padding.prompt_of(hmm, prompt, padded), tokens
+  factor = mean * _prompt_scale(problem, prompt) * _ratio(answers.loglik, behind.loglik)
+  return Predictions(behind.token_probs, tokens, factor)
 
 
 def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
@@ -144,9 +170,9 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   return np.where(both, np.exp(np.where(both, above, 0) - np.where(both, below, 0)), 0)
 
 
-def _in_x64(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def _in_x64(function: Callable[..., Any]) -> Callable[..., Any]:
   """Jit `function` with `jax_enable_x64`; its results are numpy arrays."""
-  compiled = jax.jit(function, **options)
+  compiled = jax.jit(function)
 
   def call(*arguments: Any) -> Any:
     with jax.enable_x64(True):
@@ -156,34 +182,34 @@ def _in_x64(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 
 @_in_x64
-def _state_posteriors(hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array) -> tuple[Array, Array, Array, Array]:
-  """P[H_0 | x], G at the [MASK] behind the prompt, and the log-evidence of text and of prompt with text."""
-  hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
-  rows = text_likelihoods(hmm, inputs)
-  labelled = forward_backward(hmm.starting_from(silent_probs), rows)
-  seen = forward_backward(hmm, prepend(prompt, rows))
-  token_probs = emitted_token_probs(hmm, seen.leave_one_out_probs[:, len(prompt)])
-  return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
+def _at_mask(hmm: HMM, prompt: Array, inputs: Array) -> tuple[Array, Array, Array]:
+  """The state's posterior and G at the [MASK] behind the prompt, and the log-evidence."""
+  hmm, prompt = widened((hmm, prompt))
+  seen = forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, inputs)))
+  mask = len(prompt)
+  return seen.smoothed_probs[:, mask], emitted_token_probs(hmm, seen.leave_one_out_probs[:, mask]), seen.marginal_loglik
+
+
+class _Memory(NamedTuple):
+  """P[M_j | x] of every cell; G and P[H_i | all others] by position, prompt first, 0 past the end; the log-evidence."""
+
+  cells: Any
+  token_probs: Any
+  states: Any
+  loglik: Any
 
 
 @_in_x64
-def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
-  """P[M_j | x] of every cell, and the log-evidence."""
-  hmm = widened(hmm)
-  probs, loglik = last_filtered(hmm, text_likelihoods(hmm, tokens))
-  return cell_probs(hmm, probs), loglik
-
-
-@_in_x64
-def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
-  """G and P[H_i | all others] at each position, prompt first, 0 past the end; and the log-evidence."""
-  (hmm, prompt), inside = widened((hmm, prompt)), is_seen(tokens, hmm.num_tokens)
+def _of_memory(hmm: MemoryHMM, prompt: Array, tokens: Array) -> _Memory:
+  inside = is_seen(tokens, hmm.num_tokens)
+  hmm, prompt = widened((hmm, prompt))
   seen = memory_forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, tokens)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
-  return token_probs, jnp.where(within, seen.leave_one_out_probs, 0), seen.marginal_loglik
+  states = jnp.where(within, seen.leave_one_out_probs, 0)
+  return _Memory(seen.cell_probs, token_probs, states, seen.marginal_loglik)
 
 
-@functools.partial(_in_x64, static_argnums=3)
-def _attend(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
-  return attention_scores(widened(head), token_probs, tokens, temperature)
+@_in_x64
+def _attend(head: AttentionHead, token_probs: Array, tokens: Array) -> Array:
+  return attention_scores(widened(head), token_probs, tokens, 0.0)

@@ -14,6 +14,7 @@ import numpy as np
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.settings import PrevalenceSettings, TheorySettings
+from hmm_jax._support import compilation
 from hmm_jax.distributions.hmm import HMM, random_hmm
 from hmm_jax.distributions.memory_hmm import MemoryHMM, random_memory_hmm
 from hmm_jax.theory import assumptions
@@ -22,8 +23,8 @@ from hmm_jax.tuning import tasks
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
-  """A row for each draw: the assumptions that hold at each threshold."""
-  s, rows = settings.prevalence, list[Record]()
+  """A record for each draw: the assumptions that hold at each threshold."""
+  s, records = settings.prevalence, list[Record]()
   key_chain, key_memory = jax.random.split(key)
   sizes = [('chain', size, key_chain) for size in s.num_states]
   sizes += [('memory', size, key_memory) for size in s.memory_sizes]
@@ -31,19 +32,15 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
     for done, (text, size, key_text) in enumerate(sizes, 1):
       for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
         with jax.enable_x64(True):
-          drawn = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
-        row = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
-        rows.append({'text': text, 'size': size, 'draw': number, **row})
+          hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
+        found = of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
+        records.append({'text': text, 'size': size, 'draw': number, **found})
       advance(done, f'{text}, size {size}')
-  return rows
+  return records
 
 
 # One program a size; it draws a few small matrices.
-@functools.partial(
-  jax.jit,
-  static_argnames=('s', 'text', 'size'),
-  compiler_options={'xla_backend_optimization_level': 0},
-)
+@functools.partial(jax.jit, static_argnames=('s', 'text', 'size'), compiler_options=compilation.ONCE)
 def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Array]:
   """The paper's chain of `size` states, or its memory of `size` values, and mu."""
   key_hmm, key_task = jax.random.split(key)
@@ -54,21 +51,23 @@ def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Arr
   return hmm, tasks.draw_task_weights(key_task, size)
 
 
-def chain_row(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
+def of_chain(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
-  covers = {
-    str(level): assumptions.relaxed_non_degeneracy(hmm, task_weights, exact._replace(support=level), s.max_nodes)
-    for level in s.support_levels
-  }
+  covers, exhaustive = {}, {}
+  for level in s.support_levels:
+    thresholds = exact._replace(support=level)
+    cover = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, s.max_nodes)
+    covers[str(level)] = _by_rank(cover, s)
+    exhaustive[str(level)] = cover.witness.get('exhaustive', True)
   return {
     'zeros': float((hmm.transition_matrix == 0).mean()),
     'smallest_singular_value': rank.closeness['smallest_singular_value'],
     '3.1': _by_rank(rank, s),
     '3.2': assumptions.regularity(hmm, exact).holds,
-    '3.5': {support: _by_rank(cover, s) for support, cover in covers.items()},
-    'exhaustive': {support: cover.witness.get('exhaustive', True) for support, cover in covers.items()},
+    '3.5': covers,
+    'exhaustive': exhaustive,
   }
 
 
@@ -81,15 +80,17 @@ def _by_rank(finding: Finding, s: PrevalenceSettings) -> dict[str, bool]:
   return {str(level): 1 / condition_number > level for level in s.rank_levels}
 
 
-def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Record:
+def _of_memory(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Record:
   """Assumptions 4.2 and 4.5 by rank, and 4.4 with how far the first law is from the stationary one."""
-  levels = {str(level): Thresholds(0.0, level) for level in settings.prevalence.rank_levels}
-  recoverable = assumptions.recoverable_hidden_states
-  relaxed = functools.partial(assumptions.relaxed_recoverable_hidden_states, hmm, 0, task_weights)
+  full, relaxed = {}, {}
+  for level in settings.prevalence.rank_levels:
+    thresholds = Thresholds(0.0, level)
+    full[str(level)] = assumptions.recoverable_hidden_states(hmm, 0, thresholds).holds
+    relaxed[str(level)] = assumptions.relaxed_recoverable_hidden_states(hmm, 0, task_weights, thresholds).holds
   stationary = assumptions.stationarity(hmm, Thresholds(0.0, 0.0), settings.stationarity_tolerance)
   return {
-    '4.2': {rank: recoverable(hmm, 0, level).holds for rank, level in levels.items()},
-    '4.5': {rank: relaxed(level).holds for rank, level in levels.items()},
+    '4.2': full,
+    '4.5': relaxed,
     '4.4': stationary.holds,
     'stationarity_error': stationary.closeness['stationarity_error'],
   }

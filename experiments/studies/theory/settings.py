@@ -2,13 +2,10 @@
 
 import math
 
-from experiments.settings.fields import Group, require, setting
-from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TuneSettings
+from experiments.settings.fields import Group, setting
+from experiments.settings.groups import Experiment
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.theorems import Criteria
-
-# The most sequences that are enumerated at a time.
-_MAX_SEQUENCES = 2**20
 
 
 def longest_length(num_tokens: int, most: int) -> int:
@@ -18,33 +15,16 @@ def longest_length(num_tokens: int, most: int) -> int:
 
 class VerificationSettings(Group):
   num_hmms: int = setting('number of HMMs for each theorem')
-  num_sequences: int = setting('minimum sequences of each HMM in the region of its theorem', most=10**7)
+  num_sequences: int = setting('sampled sequences of each HMM in the region of its theorem, about', most=10**6)
   num_mutated: int = setting('number of HMMs on which wrong constructions are tested', least=0)
-  num_sequences_mutated: int = setting('minimum sequences of each of these HMMs', most=10**7)
-  length: int = setting('tokens in a sampled sequence; shorter sequences are enumerated as well', most=1000)
-  temperatures: tuple[float, ...] = setting(
-    'softmax temperatures in place of argmax, on the HMMs of wrong constructions', least=0
-  )
-  largest_majority: float = setting('largest share of the sequences with one label', above=0.5, below=1)
+  length: int = setting('tokens in a sampled sequence; shorter sequences are tested as well', least=4, most=1000)
 
 
 class ImpossibilitySettings(Group):
   num_hmms: int = setting('number of HMMs of each of two kinds', most=10**4)
   num_states: int = setting('number of hidden states |H|', most=1000)
   num_tokens: int = setting('vocabulary size V', least=5, most=1000)
-  num_weighed: int = setting('states weighted by mu in the sparse draws')
-  length: int = setting('tokens in a text; all texts of this length are tested')
-  num_train: int = setting('number of training inputs', most=10**7)
-  prompt_length: int = setting('prompt length in vectors', most=1000)
-  prompt_scale: float = setting('largest magnitude of an initial prompt entry')
-  tuning: TuneSettings
-  converged: ConvergedSettings
-
-  def check_fields(self) -> None:
-    self.tuning.check_num_train('tuning', self.num_train)
-    longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
-    valid = f'at most {longest}, for at most {_MAX_SEQUENCES} texts over {self.num_tokens} tokens'
-    require(self.length <= longest, 'length', self.length, valid)
+  length: int = setting('tokens in a text; all texts of this length are tested', most=20)
 
 
 class PrevalenceSettings(Group):
@@ -77,7 +57,7 @@ class ExamineSettings(ThresholdSettings):
   """A user's own HMM and task."""
 
   distribution: str = setting('the HMM with an optional task: a named process, or a .npz or .json file')
-  max_sequences: int = setting('maximum number of enumerated sequences, which bounds their length', most=_MAX_SEQUENCES)
+  max_sequences: int = setting('maximum number of enumerated sequences, which bounds their length', most=2**20)
   num_sampled: int = setting('number of sampled sequences', most=10**7)
   sampled_length: int = setting('tokens in a sampled sequence', most=10**5)
 
@@ -89,4 +69,3 @@ class TheorySettings(ThresholdSettings):
   verification: VerificationSettings
   impossibility: ImpossibilitySettings
   prevalence: PrevalenceSettings
-  figure: FigureSettings
