@@ -35,6 +35,8 @@ def test_reduced_settings_differ_in_numbers_alone(experiment, scale):
   configs = reduced_runs.configs(experiment, scale)
   assert all(map(registry.from_config, configs))
   config, reduced = map(reduced_runs.fields, configs)
+  plans = [[point | dict(num_states=(), step=0) for point in each.pop('plan', ())] for each in (config, reduced)]
+  assert plans[0] == plans[1]
   for name in config:
     both = config[name], reduced[name]
     assert both[0] == both[1] or (all(map(_is_number, both)) and all(both) and type(both[0]) is type(both[1])), name

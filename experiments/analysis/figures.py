@@ -150,17 +150,20 @@ def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], be
   """
   groups = values.groupby(level=0)
   found = groups.agg(cell)
-  means = np.array([one.mean for one in found])
+  means = [one.mean for one in found]
   (line,) = axes.plot(found.index, means, zorder=3, **style)
-  ends = np.array([one.ends if one.n >= LEAST_FOR_INTERVAL else (np.nan, np.nan) for one in found])
-  colour = line.get_color()
-  bars = axes.errorbar(found.index, means, np.abs(ends.T - means), fmt='none', ecolor=colour, elinewidth=0.9)
-  is_dot = groups.transform('size').between(2, LEAST_FOR_INTERVAL - 1)
-  places = values[is_dot].index.get_level_values(0)
-  heights = [cell([value]).mean for value in values[is_dot]]
-  (dots,) = axes.plot(places, heights, '.', color=colour, markersize=4.5, markerfacecolor=line.get_markerfacecolor())
-  move(axes, [line, *bars.get_children()], beside)
-  move(axes, [dots], beside - 4)
+  move(axes, [line], beside)
+  colour, fill = line.get_color(), line.get_markerfacecolor()
+  has_bar = np.array([one.n >= LEAST_FOR_INTERVAL for one in found])
+  if has_bar.any():
+    ends = np.array([one.ends if is_bar else (np.nan, np.nan) for one, is_bar in zip(found, has_bar)])
+    bars = axes.errorbar(found.index, means, np.abs(ends.T - means), fmt='none', ecolor=colour, elinewidth=0.9)
+    move(axes, bars.get_children(), beside)
+  dots = values[groups.transform('size').between(2, LEAST_FOR_INTERVAL - 1)]
+  if len(dots):
+    heights = [cell([value]).mean for value in dots]
+    drawn = axes.plot(dots.index.get_level_values(0), heights, '.', color=colour, markersize=4.5, markerfacecolor=fill)
+    move(axes, drawn, beside - 4)
 
 
 def move(axes: Axes, artists: Iterable[Any], points: float) -> None:
