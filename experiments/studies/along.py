@@ -38,11 +38,9 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
     return grids.tables(records, settings)
   rows = means(records)
   steps = rows.dropna(subset='step')
-  is_last = rows['step'] == rows.groupby('num_states')['step'].transform('max')
-  last = rows[is_last | rows['step'].isna()]
-  ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
+  ends = rows.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].last()
   has_left = ends.pop('gap_share') < LEFT
-  at_end = _with_majority(last).pivot_table('accuracy', _HMM, 'method', sort=False)
+  at_end = _with_majority(rows).pivot_table('accuracy', _HMM, 'method', 'last', sort=False)
   frames = {
     'left': has_left.groupby(level='num_states').agg(share).to_frame('left the plateau'),
     'ends': ends.map('{:.3f}'.format).join(at_end.map('{:.1f}'.format, na_action='ignore')),
@@ -84,7 +82,7 @@ def _side_by_side(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def means(records: pd.DataFrame) -> pd.DataFrame:
-  """The means over tasks of each HMM in percent, of methods on BERT at each step and of readers without a model.
+  """The means over tasks of each HMM in percent, of methods on BERT by step and of readers without a model.
 
   `gap_share` is KL in percent of the unigram gap, `gain` the accuracy minus that of the best reader on the same task,
   `clear_gain` that without near ties, NaN if records lack it.
@@ -97,7 +95,7 @@ def means(records: pd.DataFrame) -> pd.DataFrame:
     rows[gain] = lead(rows, readers, [*_HMM, 'task'], field) if field in rows else np.nan
   found = rows.groupby([*_AT_STEP, 'method'], sort=False, dropna=False).mean(numeric_only=True)
   found[['accuracy', 'majority_accuracy', 'gap_share', 'gain', 'clear_gain']] *= 100
-  return found.reset_index()
+  return found.reset_index().sort_values(_AT_STEP)
 
 
 def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
@@ -108,7 +106,7 @@ def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _by_step(rows: pd.DataFrame, field: str, interval: Callable[[pd.Series], Interval]) -> pd.DataFrame:
   """A row for each |H| and step: the number of HMMs, KL, and the interval of each method's field."""
-  kl = rows.drop_duplicates(_AT_STEP).groupby(_ROW, sort=False)['gap_share']
+  kl = rows.drop_duplicates(_AT_STEP).groupby(_ROW)['gap_share']
   cells = rows.pivot_table(field, _ROW, 'method', lambda values: str(interval(values)), sort=False)
   return pd.DataFrame({'n': kl.size(), 'KL, % of gap': kl.mean().map('{:.1f}'.format)}).join(cells)
 

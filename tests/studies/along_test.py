@@ -53,8 +53,9 @@ def test_a_lead_is_over_the_better_reader_on_the_same_task():
 def test_settings_that_differ_have_rows_of_their_own():
   """The second has no step 40, and so has not left."""
   both = pd.concat([RECORDS.assign(seed=0), RECORDS[RECORDS['step'] != 40].assign(seed=1)])
-  left = along.tables(both, settings_of('smoke', 'plateau'))['left'].frame
-  assert left['|H|'].tolist() == ['4, 0', '4, 1']
+  shown = along.tables(both, settings_of('smoke', 'plateau'))
+  left, ends = shown['left'].frame, shown['ends'].frame
+  assert left['|H|'].tolist() == ['4, 0', '4, 1'] and ends['KL'].tolist() == ['0.400', '0.900']
   assert left['left the plateau'].str.partition(' ')[0].tolist() == ['1/1', '0/1']
 
 
