@@ -30,7 +30,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 def _verification(config: ml_collections.ConfigDict) -> None:
   """Random HMMs for each theorem: every short sequence in its region, and sampled long ones."""
-  config.verification = base.group(num_hmms=100, num_sequences=3900, num_mutated=9, length=10)
+  config.verification = base.group(num_hmms=100, num_sequences=4640, num_mutated=9, length=10)
 
 
 def _impossibility(config: ml_collections.ConfigDict) -> None:
