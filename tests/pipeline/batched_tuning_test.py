@@ -58,7 +58,9 @@ def test_predictions_after_a_prompt_are_those_of_the_model(data):
   """The row at the [MASK], shifted by the prompt, problem by problem."""
   frozen, inputs, _ = data
   prompts = np.random.default_rng(1).uniform(size=(2, 2, 3)).astype(np.float32)
-  found = batched_tuning.prompted(TUNERS['prompt'], prompts, frozen, inputs)
+  # The head of a trainable is not read.
+  trainables = {'prompt': prompts[:, None], 'head': np.zeros((2, 1))}
+  found = batched_tuning.prompted(TUNERS['prompt'], trainables, frozen, inputs)
   for problem in (0, 1):
     hmm = at(frozen, problem)
     before = np.broadcast_to(prompts[problem], (12, 2, 3))

@@ -9,7 +9,15 @@ import pytest
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions, counterexamples
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import leaking, Noisy, NoisyModel, weighted_head, with_smallest_singular_value
+from hmm_jax.theory.degradation import (
+  leaking,
+  mean_kl,
+  Noisy,
+  NoisyModel,
+  weighted_head,
+  with_kl,
+  with_smallest_singular_value,
+)
 from hmm_jax.tuning.heads import LinearHead
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -62,6 +70,26 @@ def test_noise_is_standard_normal_on_log_probabilities():
   np.testing.assert_allclose(residuals.var(), 5 / 6, rtol=0.05)
   pairs = np.corrcoef(residuals.reshape(len(residuals), -1))
   assert np.abs(pairs - np.eye(len(pairs))).mean() < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('forgetting', [0.0, 1.0])
+def test_an_error_has_the_given_kl_or_is_the_largest(forgetting):
+  """Noise or a short context alone, of a given KL(G || model) at the first token; all of a short context has less."""
+  ideal = _exact()[:, 0]
+  whole = Noisy(DRAWN, np.float32(1 - forgetting), np.uint32(1), np.float32(forgetting))
+  for kl in (0.0, 1e-4, 1e-3, 100.0):
+    found = with_kl(MODEL, whole, TOKENS, ideal, kl)
+    share = found.forgetting if forgetting else found.scale
+    most = 1 if forgetting else 30
+    measured = mean_kl(ideal, _noisy(found.scale, forgetting=found.forgetting)[:, 0])
+    assert share == most if kl == 100 else measured == pytest.approx(kl, rel=0.01, abs=1e-6)
+
+
+def test_a_mean_kl_is_that_of_its_definition():
+  """Nats, averaged over inputs; a token that the ideal model excludes counts nothing."""
+  ideal, probs = np.array([[0.5, 0.5, 0], [1, 0, 0]]), np.array([[0.25, 0.5, 0.25], [0.5, 0.5, 0]])
+  assert mean_kl(ideal, probs) == pytest.approx((0.5 * np.log(2) + np.log(2)) / 2)
 
 
 @pytest.mark.parametrize('target', [0.05, 1e-6])

@@ -1,0 +1,73 @@
+"""The study of degradation at smoke scale, and tables and figures of its records in docs/results."""
+
+import jax
+import numpy as np
+from oracles import log_space_conditional, rows_of
+import pytest
+import scipy.stats
+from settings_cases import settings_of
+
+from experiments.analysis.tables import select
+from experiments.records import load
+from experiments.settings.fields import SettingsError
+from experiments.studies import degradation, pages
+
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
+
+SETTINGS = settings_of('smoke', 'degradation')
+SMALL = load(pages.ROOT / 'docs/results/degradation/small')
+
+
+def test_a_bert_without_a_position_for_each_token_is_refused():
+  with pytest.raises(SettingsError, match='^bert.model.max_positions is 7'):
+    settings_of('smoke', 'degradation', **{'bert.model.max_positions': 7})
+
+
+def test_every_condition_has_a_record_of_each_hmm(reduced_run):
+  """Two HMMs for each theorem; noise has the KL that was asked for, and without it the construction is right."""
+  records = load(reduced_run('degradation', 'smoke'))
+  own = select(records, kind='task')
+  counts = own.groupby(['theorem', 'damage', 'error', 'level']).size()
+  assert counts.tolist() == 8 * [2]
+  noisy = select(own, error='noise')
+  np.testing.assert_allclose(noisy['kl'], noisy['level'], rtol=0.01, atol=1e-6)
+  exact = select(noisy, level=0.0)['accuracy']
+  assert (exact.str['construction'] == 1).all()
+  controls = select(records, kind='control')
+  assert controls['theorem'].tolist() == ['3.6', '3.6']
+
+
+def test_a_theorem_with_a_prompt_is_not_constructed_on_bert(reduced_run):
+  """A BERT at its last step, and for Theorem 3.3 at each of two."""
+  records = select(load(reduced_run('degradation', 'bert')), kind='task')
+  constructed = records['accuracy'].str['construction'].notna()
+  assert constructed.groupby(records['theorem']).agg(['size', 'sum']).to_numpy().tolist() == [[4, 4], [2, 0]]
+
+
+def test_the_g_of_theorem_3_6_and_its_control_are_exact():
+  """Before and after the theorem's prompt, and its mass on H*; the control weighs no state of H*."""
+  drawn = degradation.draw(SETTINGS, '3.6', jax.random.key(5))
+  for problem in drawn.values():
+    hmm, prompt, essential = problem.hmm, problem.construction['prompt'], problem.inverted_states
+    assert np.bincount(problem.labels).max() <= SETTINGS.largest_majority * len(problem.labels)
+    rows = rows_of(hmm, problem.inputs)
+    ideal = problem.ideal_after(None)
+    np.testing.assert_allclose(ideal, log_space_conditional(hmm, rows)[:, 0], atol=1e-9)
+    before = np.tile(prompt, (len(rows), 1, 1))
+    expected = log_space_conditional(hmm, np.concatenate([before, rows], axis=1))[:, 1]
+    np.testing.assert_allclose(problem.ideal_after(prompt), expected, atol=1e-9)
+    np.testing.assert_allclose(ideal @ problem.reader, problem.states[:, essential].sum(-1))
+    control = degradation.about_other_states(SETTINGS, problem)
+    assert not control.task_weights[:, essential].any()
+
+
+def test_a_figure_and_a_table_show_the_records():
+  """A line ends at a mean, and the least of four p-values is corrected by 4."""
+  own = select(SMALL, damage='', error='noise', kind='task')
+  figure = degradation.figures(SMALL, SETTINGS)['degradation']
+  shares = select(own, theorem='3.3', level=0.1)['accuracy'].str['construction']
+  assert figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(100 * shares.mean())
+  table = degradation.tables(SMALL, SETTINGS)['mass_differences'].frame
+  mass = select(own, theorem='3.6', level=0.0)['mass']
+  expected = scipy.stats.ttest_rel(mass.str['trained'], mass.str['start']).pvalue
+  assert table['p, Holm'].astype(float).min() == pytest.approx(4 * expected, rel=0.05)
