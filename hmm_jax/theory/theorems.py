@@ -86,7 +86,14 @@ def construct(theorem: str, problem: Any, length: int, criteria: Criteria) -> Co
 
 
 def program(theorem: str, problem: Any, length: int, criteria: Criteria) -> Program:
-  """The theorem as a program for texts of length T; raises AssumptionError."""
+  """The theorem as a program for texts of length T; raises AssumptionError.
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_prompt_succeeds
+  >>> criteria = Criteria(Thresholds(support=0.0, rank=1e-9), tolerance=1e-9, max_nodes=1000)
+  >>> built = program('3.6', head_fails_prompt_succeeds(), 4, criteria)
+  >>> built.recovered.tolist(), built.prompt.tolist()  # praise and complaint; irony came before
+  ([0, 1], [[0.0, 0.0, 1.0]])
+  """
   on_emissions = finding(ON_EMISSIONS[theorem], problem, criteria)
   recovery.require(on_emissions)
   # Of a memory the witness has values; of states those of H*, unless the theorem is of all.
