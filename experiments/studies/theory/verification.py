@@ -28,8 +28,8 @@ RIGHT = 'right'
 TOLERANCE = 1e-6
 # All sequences up to this length are tested.
 _SHORT = 4
-# So many sampled sequences are looked at first: an HMM is redrawn if a smaller share is different sequences of its region
-# with mass.
+# So many sampled sequences are looked at first. If the share of different ones in the region and with mass is smaller,
+# the HMM is drawn again.
 _FIRST = 256
 _LEAST_SHARE = 0.3
 

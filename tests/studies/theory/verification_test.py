@@ -1,4 +1,4 @@
-"""The verification has teeth: an error of a hundred-thousandth is seen, and what is tested is what the theorem covers."""
+"""The verification sees an error of 1e-5, and what it tests is what the theorem covers."""
 
 import functools
 
