@@ -4,6 +4,7 @@ import functools
 import itertools
 import types
 
+from experiments.studies.belief_states.study import STUDY
 import jax
 from matplotlib.figure import Figure
 import numpy as np
@@ -18,7 +19,6 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import results
 from experiments.settings.fields import SettingsError
 from experiments.studies.belief_states import measure, report
-from experiments.studies.belief_states.study import STUDY
 import hmm_jax as hj
 from hmm_jax.distributions.processes import mess3
 

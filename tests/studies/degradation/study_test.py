@@ -1,5 +1,7 @@
 """The study of degradation at smoke scale: its records, and its figure of them."""
 
+from experiments.studies.degradation.figure import draw
+from experiments.studies.degradation.problems import Condition
 import jax
 import numpy as np
 from oracles import log_space_conditional, rows_of
@@ -12,8 +14,6 @@ from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import pages
 from experiments.studies.degradation import comparisons, models, problems
-from experiments.studies.degradation.figure import draw
-from experiments.studies.degradation.problems import Condition
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
