@@ -50,7 +50,7 @@ def values(*several: Any) -> ml_collections.FieldReference:
 
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
   """The fields of a BERT, computed as suits a CPU."""
-  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', attention='xla', scan_layers=False, causal=False)
+  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', scan_layers=False, causal=False)
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -72,9 +72,8 @@ def temperatures() -> dict[str, float]:
 
 def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
   """The pretraining fields of a small BERT: by default AdamW and BERT's corruption."""
-  corruption = {**defaults.CORRUPTION, 'mask_rate': 0.15}
   of_steps = dict(optimizer='adamw', steps_per_call=defaults.STEPS_PER_CALL, **defaults.OPTIMIZER)
-  return group(**corruption, **of_steps, **fields)
+  return group(mask_rate=0.15, **of_steps, **fields)
 
 
 def end_point(name: str, first: tuple[str, str], second: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
@@ -149,7 +148,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
 
 def _text(config: ml_collections.ConfigDict) -> None:
   """The distribution that text is drawn from, and the corpus."""
-  config.hmm = group(num_tokens=10, num_permutations=0, **temperatures())
+  config.hmm = group(num_tokens=10, **temperatures())
   config.memory = group(
     sizes=(0,), cells=(1,), label_cell=0, joint_prior=False, joint_permutations=False, vanilla_methods=()
   )
@@ -161,7 +160,7 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
   config.bert = bert(**defaults.BERT)
   steps = dict(num_steps=defaults.NUM_STEPS, batch_size=defaults.BATCH_SIZE, warmup_steps=defaults.WARMUP_STEPS)
   config.pretrain = masked_lm(**steps, checkpoint_every=150, measure_every=150)
-  config.pretrain.update(optimizer='muon', **defaults.CORRUPTION)
+  config.pretrain.update(optimizer='muon', mask_rate=defaults.CORRUPTION['mask_rate'])
   sizes = dict(num_inputs=defaults.NUM_INPUTS, batch_size=defaults.INPUTS_AT_A_TIME)
   config.checkpoints = ()
   config.measure = group(num_chunks=256, num_documents=16, prompts=0, **sizes)
@@ -178,7 +177,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
     **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE, place='before'
   )
   config.attention = group(**defaults.SCHEDULE)
-  config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
+  config.attention.form = 'paper'
   # Fits that separate the losses of a protocol (experiments/analysis/error_budget.py).
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
@@ -194,7 +193,6 @@ def _running(config: ml_collections.ConfigDict) -> None:
     num_processes=0,
     coordinator_address='',
     process_id=0,
-    initialization_timeout=120,
     heartbeat_timeout=30,
   )
   config.pretrained = 'runs/pretrained'

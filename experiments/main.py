@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES, data.is_kept)
+  flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
   workdir = pathlib.Path()
   if flags.workdir or config:
     workdir = storage.located(config_lib.workdir(flags, config), '--workdir')

@@ -35,9 +35,17 @@ def _against(
   x: str,
   xlabel: str,
   then: Then = lambda axes, rows: None,
+  panel: str = '',
   **more: Any,
 ) -> Figure | None:
-  """A line for each method on each model, of each text if there are two, and the majority class."""
+  """A line for each method on each model, of each text if there are two, and the majority class.
+
+  None if several distributions of a text share a place.
+  """
+  # A mean over several distributions at one place says nothing.
+  places = [records['memory_size'] > 0, x, *filter(None, [panel])]
+  if records.groupby(places)['size'].nunique().max() > 1:
+    return None
   of_two = records['text'].nunique() > 1
   names = records['fit'].map(FITS)
   order = records['fit'].map([*FITS].index)
@@ -51,7 +59,7 @@ def _against(
     then(axes, rows)
 
   same: dict[str, Any] = dict(by='line', unit=grid.unit, over=grid.over, style=styles.__getitem__)
-  return figures.lines(records, settings, title, x=x, xlabel=xlabel, then=finished, **same, **more)
+  return figures.lines(records, settings, title, x=x, xlabel=xlabel, then=finished, panel=panel, **same, **more)
 
 
 def _style(rows: pd.DataFrame, line: str, records: pd.DataFrame) -> Style:

@@ -68,6 +68,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
     of_model = found / 'distribution.json'
     config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
   word, corpus = config.get('distribution'), config.get('corpus_file')
+  require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
   if not word or not isinstance(word, str):
     return
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
@@ -121,7 +122,7 @@ def _read_model(word: str, pretrained: pathlib.Path) -> tuple[str, dict[str, Any
   reference = f'{name}-{_digest(state)}'
   _models_read[reference] = model.bert, params, distribution
   fields = [field.name for field in dataclasses.fields(BertSettings)]
-  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields} | {'bert.attention': 'xla'}
+  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
   return reference, follows | {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}, folder
 
 
@@ -155,14 +156,6 @@ def _copies(field: str, path: pathlib.Path, workdir: pathlib.Path) -> dict[str, 
   stems = [file.stem for file in files.entries(workdir / FOLDER)]
   named = {stem: load(workdir, stem) for stem in stems if stem == path.name or stem.rpartition('-')[0] == _name(path)}
   return {stem: arrays for stem, arrays in named.items() if ('tokens' in arrays) == (field == 'corpus_file')}
-
-
-def is_kept(field: str, word: str, workdir: str, pretrained: str) -> bool:
-  """True if the workdir, or for a model the folder of pretrained ones, has a copy of what a field names."""
-  path, folder = pathlib.Path(os.path.expanduser(word)), storage.located(workdir, '--workdir')
-  if field != 'pretrained_from':
-    return bool(_copies(field, path, folder))
-  return pretrained_models.copy_of(path.name, _pretrained_folder(pretrained, folder)) is not None
 
 
 def _pretrained_folder(pretrained: str, workdir: pathlib.Path) -> pathlib.Path:

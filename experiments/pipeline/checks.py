@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from experiments.own import code, data
-from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.pipeline import pretraining, trial as trial_lib, tuning
 from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
@@ -25,21 +25,31 @@ def check_grids(grid: Sequence[Settings]) -> None:
 
 def check_grid(settings: Settings) -> None:
   """Raise SettingsError if this machine cannot run a grid of trials, or `check_draws` does."""
+  is_drawn = not settings.distribution
+  valid = "without 'other_bert' if distribution is set: it has a single draw"
+  require(is_drawn or 'other_bert' not in settings.models, 'models', settings.models, valid)
+  is_one = not settings.checkpoints and 'other_bert' not in settings.models
+  valid = "'' with checkpoints or 'other_bert', which are pretrained"
+  require(is_one or not settings.pretrained_from, 'pretrained_from', settings.pretrained_from, valid)
+  for cells in [point.num_cells for point in settings.grid() if point.memory_size]:
+    cell = settings.memory.label_cell
+    require(cell < cells, 'memory.label_cell', cell, f'below the number of memory cells, {cells}')
+  tuning.check(settings)
   pretraining.check_machine(settings)
   check_draws(settings)
 
 
 def check_draws(settings: Settings) -> None:
   """Raise SettingsError if something of the user's own does not serve, or no process of the grid carries a task."""
-  process_of: Callable[[Trial], Distribution] = trial_lib.drawn_distribution
+  process_of: Callable[[Trial], Distribution] = _drawn
   named: tuple[str, Any] = 'hmm', dataclasses.asdict(settings.hmm)
   if settings.distribution:
     distribution = data.check_process(settings)
     process_of, named = lambda _: distribution, ('distribution', settings.distribution)
-  if settings.own_head:
+  if 'own_head' in settings.used_methods:
     code.check_head(settings)
   drawn = trials(settings)
-  if settings.model:
+  if 'own' in settings.models:
     for trial in drawn[: len(settings.grid())]:
       code.check_model(trial, process_of(trial))
   try:
@@ -49,6 +59,14 @@ def check_draws(settings: Settings) -> None:
   num_nonzero = f'downstream.num_nonzero is {settings.downstream.num_nonzero}'
   valid = f'a process whose texts get two labels under some mu ({num_nonzero}); every draw gave one label'
   require(has_tasks, *named, valid)
+
+
+def _drawn(trial: Trial) -> Distribution:
+  """The distribution that a trial draws; raises SettingsError if its sizes do not fit each other."""
+  try:
+    return trial_lib.drawn_distribution(trial)
+  except ValueError as error:
+    raise SettingsError(f'at {trial.point}: {error}')
 
 
 def _has_tasks(trial: Trial, distribution: Distribution) -> bool:

@@ -17,12 +17,11 @@ import numpy as np
 from experiments.own import data
 from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files, models
-from experiments.records.trials import TrialFolder
 from experiments.runtime import distributed, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
-from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings
+from experiments.settings.groups import CorpusSettings, MlmSettings
 from experiments.settings.trial import trials
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
@@ -41,24 +40,40 @@ class OutOfTime(Exception):
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
-def check_attention(bert: BertSettings, field: str) -> None:
-  """Raise SettingsError if this machine lacks the attention kernel of `bert`, the settings named `field`."""
-  on_gpu = jax.default_backend() == 'gpu'
-  require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
-
-
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError if this machine has no mesh or attention kernel for BERT, or cannot write to `pretrained`.
+  """Raise SettingsError if BERT cannot be pretrained, this machine has no mesh for it or cannot write to `pretrained`.
 
   A folder that has every model is only read.
   """
   if settings.has_bert:
+    _check_bert(settings)
     check_mesh(settings)
-    check_attention(settings.bert, 'bert')
   if settings.pretrained:
     folder = storage.located(settings.pretrained, 'pretrained')
     if any(not models.is_finished(folder / name) for name in _pretraining_ids(settings)):
       storage.check_writable(folder, 'pretrained')
+
+
+def _check_bert(s: Settings) -> None:
+  """Raise SettingsError if BERT cannot be built or holds no text, or a pretraining passes by one of its steps."""
+  b, p, chunks = s.bert, s.pretrain, s.corpus.num_chunks
+  require(b.width % b.num_heads == 0, 'bert.width', b.width, f'a multiple of bert.num_heads, {b.num_heads}')
+  added = max(map(s.num_rows_added, s.used_methods))
+  longest = max(s.corpus.chunk_length, s.downstream.num_positions or s.downstream.length + added)
+  valid = f'at least {longest}, the larger of corpus.chunk_length and a text with its prompt or further masks'
+  require(b.max_positions >= longest, 'bert.max_positions', b.max_positions, valid)
+  valid = f'at most {chunks}, the number of chunks in the corpus'
+  require(p.batch_size <= chunks, 'pretrain.batch_size', p.batch_size, valid)
+  valid = f'below pretrain.num_steps, {p.num_steps}'
+  require(p.warmup_steps < p.num_steps, 'pretrain.warmup_steps', p.warmup_steps, valid)
+  # Between two calls of the compiled program.
+  calls = f'pretrain.steps_per_call, {p.steps_per_call}'
+  for name in ('num_steps', 'checkpoint_every', 'measure_every'):
+    value = getattr(p, name)
+    require(value % p.steps_per_call == 0, f'pretrain.{name}', value, f'a multiple of {calls}')
+  passed = tuple(step for step in range(0, p.num_steps + 1, p.steps_per_call) if step in s.checkpoints)
+  valid = f'ascending multiples of {calls}, up to pretrain.num_steps, {p.num_steps}'
+  require(s.checkpoints == passed, 'checkpoints', s.checkpoints, valid)
 
 
 def _pretraining_ids(settings: Settings) -> Iterator[str]:
@@ -89,38 +104,10 @@ def check_mesh(s: Settings) -> None:
     require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
 
 
-def check_disk(folders: Sequence[TrialFolder]) -> None:
-  """Raise SettingsError if the disk lacks room for the models that are still to be made, and the checkpoints of one.
-
-  An object store does not report its free space, so it is not checked.
-  """
-  to_run = [folder for folder in folders if folder.absent() and folder.trial.settings.has_bert]
-  by_directory = {folder.pretrained_directory: folder.trial.settings for folder in to_run}
-  to_make = [settings for directory, settings in by_directory.items() if not models.is_finished(directory)]
-  sizes = [_state_bytes(settings) for settings in to_make]
-  at_once = sum if any(settings.keep_checkpoints for settings in to_make) else max
-  state_bytes = at_once([0, *(state for state, _ in sizes)])
-  # The next checkpoint is written before one is removed. 1 MiB for small files.
-  total = 2**20 + sum(params for _, params in sizes) + (checkpoints.KEPT + 1) * state_bytes
-  path = (to_run or folders)[0].pretrained_directory.parent
-  free = storage.free_bytes(path)
-  valid = f'at least {total:,} for models and checkpoints'
-  require(free is None or free >= total, f'the number of free bytes in {path}', free, valid)
-
-
-def _state_bytes(settings: Settings) -> tuple[int, int]:
-  """Bytes of the parameters with the optimiser's moments, and of the parameters alone."""
-  p = settings.pretrain
-  init, _ = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
-  state = jax.eval_shape(init, jax.random.key(0))
-  num_bytes = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-  return num_bytes(state), num_bytes(state.params)
-
-
 def tuned_model(bert: bert_lib.Bert) -> bert_lib.BertModel:
   """BERT as it is tuned and measured: half precision is only for pretraining, since gradients through a prompt vanish
   in it."""
-  return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
+  return bert_lib.BertModel(bert.clone(dtype=jnp.float32))
 
 
 @functools.cache

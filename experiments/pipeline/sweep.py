@@ -7,7 +7,7 @@ import itertools
 import pathlib
 
 from experiments.own import code, data
-from experiments.pipeline import pretraining, queue, trial as trial_lib
+from experiments.pipeline import queue, trial as trial_lib
 from experiments.pipeline.queue import Unit
 from experiments.records import results, trials as trials_lib
 from experiments.records.trials import Name, TrialFolder
@@ -56,7 +56,6 @@ def run(
   made = folders(grid, workdir, _earlier(grid, workdir, reporter))
   numbers = range(len(made)) if numbers is None else numbers
   asked = [made[number] for number in numbers]
-  distributed.raise_everywhere(lambda: pretraining.check_disk(asked))
   with locks.held(workdir, 'the merge of records', reporter):
     results.begin(workdir, grid)
   for settings in grid:

@@ -36,7 +36,6 @@ _random_memory_hmm = _jit(
 def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribution:
   """The HMM or memory-augmented HMM drawn for a trial without `settings.distribution`."""
   drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
-  drawn['num_permutations'] = drawn['num_permutations'] or None
   if not point.memory_size:
     return _random_hmm(key, point.num_states, **drawn)
   if memory.joint_permutations:

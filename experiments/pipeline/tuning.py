@@ -17,8 +17,9 @@ from experiments.records.files import by_name
 from experiments.records.trials import TunedTask
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require
 from experiments.settings.grid import Point, Settings
-from experiments.settings.methods import METHODS, OF_SEQUENCE
+from experiments.settings.methods import METHODS, NONE, OF_SEQUENCE
 from experiments.settings.trial import Trial
 from hmm_jax._support import nan_guard
 from hmm_jax.distributions.hmm import Distribution
@@ -62,6 +63,30 @@ class Job(NamedTuple):
     return f'{self.method} on {self.frozen.name}'
 
 
+def check(settings: Settings) -> None:
+  """Raise SettingsError if one of the methods has no model, no text that it can read, or no schedule."""
+  d, form = settings.downstream, settings.attention.form
+  is_first = d.hidden == 'first'
+  valid = "'last' if bert.causal is True: before the first token there is nothing to see"
+  require(not (settings.bert.causal and is_first), 'downstream.hidden', d.hidden, valid)
+  require(
+    is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, "0 if downstream.hidden is 'last'"
+  )
+  for name in settings.used_methods:
+    method, models = METHODS[name], settings.models
+    valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
+    require({*models, NONE}.intersection(method.models), 'models', models, valid)
+    reads_all = method.reads not in ('probs', 'tokens')
+    valid = f"'paper' for method {name}: the head of the released code reads no tokens"
+    require(form == 'paper' or reads_all, 'attention.form', form, valid)
+    valid = f"'first' for method {name}, which reads [MASK]s before a text or knows the law of its first state"
+    require(is_first or (method.reads != 'masks' and name != 'head_best'), 'downstream.hidden', d.hidden, valid)
+    valid = f'0, or at least {settings.num_rows_added(name) + 2}: a prompt or further masks, the [MASK] and one token'
+    require(settings.seen_length(name) > 1, 'downstream.num_positions', d.num_positions, valid)
+    if method.has_schedule:
+      settings.tuning(name).check_num_train(method.settings[0], d.num_train)
+
+
 def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuner_lib.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
@@ -70,12 +95,11 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   if method == 'own_head':
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
-    a = settings.attention
-    # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.
-    value_size = a.value_size or max(point.memory_size, 1) * point.num_states
+    # The paper's sizes.
+    sizes = dict(key_size=point.num_states + 1, value_size=max(point.memory_size, 1) * point.num_states)
     reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
-    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature, **reads)
-    if a.form == 'official':
+    head = heads.Attention(num_classes, temperature=1.0, **sizes, **reads)
+    if settings.attention.form == 'official':
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt

@@ -16,11 +16,13 @@ from jax._src import clusters, distributed as jax_distributed
 
 from experiments.runtime.exit_status import Lost, Stopped
 from experiments.settings.devices import DistributedSettings
-from experiments.settings.fields import SettingsError
+from experiments.settings.fields import require, SettingsError
 
 T = TypeVar('T')
 # Errors that process 0 may raise for all.
 _SHARED_ERRORS = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
+# Seconds to wait for the other processes to start.
+_MOST_WAIT = 120
 # Milliseconds, 30 days: an awaited process either arrives or fails its heartbeat.
 _ALWAYS = 30 * 24 * 3600 * 1000
 
@@ -42,15 +44,18 @@ def initialize(settings: DistributedSettings) -> None:
   try:
     # JAX's own detection raises if there is no cluster, and joins one of a single process.
     find = clusters.ClusterEnv.auto_detect_unset_distributed_params
+    if s.num_processes:
+      require(':' in s.coordinator_address, 'distributed.coordinator_address', s.coordinator_address, 'HOST:PORT')
+      require(s.process_id < s.num_processes, 'distributed.process_id', s.process_id, f'below {s.num_processes}')
     asked = s.coordinator_address, s.num_processes, s.process_id, None
-    joined = asked if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
+    joined = asked if s.num_processes else find(None, None, None, None, None, _MOST_WAIT)
     address, count, index, local_devices = joined
     if s.mode == 'auto' and count in (None, 1):
       return
     if None in (address, count, index):
       raise ValueError('JAX found no cluster')
     # Printed before: a failure to join raises nothing.
-    alone = f'waiting {s.initialization_timeout} s for the others; --config.distributed.mode=off runs without them'
+    alone = f'waiting {_MOST_WAIT} s for the others; --config.distributed.mode=off runs without them'
     print(f'joining as process {index} of {count} at {address}, {alone}', file=sys.stderr, flush=True)
     # It would handle SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
@@ -60,7 +65,7 @@ def initialize(settings: DistributedSettings) -> None:
       index,
       local_devices,
       cluster_detection_method='deactivate',  # Done above.
-      initialization_timeout=s.initialization_timeout,
+      initialization_timeout=_MOST_WAIT,
       heartbeat_timeout_seconds=s.heartbeat_timeout,
       shutdown_timeout_seconds=s.heartbeat_timeout,
     )

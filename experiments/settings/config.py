@@ -1,28 +1,25 @@
 """From a config file and the command line to checked settings."""
 
+import ast
 from collections.abc import Callable, Collection, Mapping
 import contextlib
 import dataclasses
 import difflib
 import itertools
-import math
 import operator
 import os
 import pathlib
-import re
 import runpy
 import typing
 from typing import Any
 
 from absl import flags
 import ml_collections
-from ml_collections import config_flags
 
 from experiments.settings import lists as lists_lib
-from experiments.settings.fields import fields, require, SettingsError, users_program, valid_values
+from experiments.settings.fields import fields, require, SettingsError, users_program
 from experiments.settings.lists import Lists
 from experiments.settings.plan import EndPoint
-from experiments.settings.trial import trials
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
@@ -31,8 +28,8 @@ Flags = flags.FlagValues
 # The default scale with other numbers, those of the config file's `reduce`.
 _SMOKE = 'smoke'
 _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
-# A word of a command line that names a field, such as --config.seed=1, --config.seed or --noconfig.debug_nans.
-_FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
+# What a word of a command line that sets a field begins with.
+_PREFIX = '--config.'
 
 
 def shipped(experiment: str) -> dict[str, Any]:
@@ -73,58 +70,43 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
 
 
 def parse(
-  argv: list[str],
-  classes: Classes,
-  grids: Collection[str],
-  modes: Collection[str],
-  is_kept: Callable[[str, str, str, str], bool] = lambda *field: False,
+  argv: list[str], classes: Classes, grids: Collection[str], modes: Collection[str]
 ) -> tuple[Flags, Any, Lists]:
   """The flags, the config, None if none is needed, and the lists in its scalar fields.
 
-  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists.
-  `is_kept` tells for a field and a text whether a workdir, or a folder of pretrained models, has a copy of what the
-  text names as a whole. Raises SettingsError for a bad command line.
+  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists. Raises
+  SettingsError for a bad command line.
   """
   values = flags.FlagValues()
-  # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
+  # --config.FIELD=VALUE may stand between the flags.
   values.set_gnu_getopt()
   for name in ('config', 'workdir', 'trials', 'pretrained'):
     flags.DEFINE_string(name, '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', list(modes), '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
-  config, lists = None, Lists()
   try:
-    words = values(argv, known_only=True)
+    _, *words = values(argv, known_only=True)
   except (flags.Error, ValueError) as error:
     raise SettingsError(' '.join(str(error).split()))
-  verifies = values.mode == 'verify'
-  is_flag = re.compile(r'--(?!(?:no)?config\.)').match
-  if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
-    config = load(values.config, classes)
-    folders = lambda config: (workdir(values, config), str(config.get('pretrained') or ''))
-    of_config = lambda config, name, text: is_kept(name, text, *folders(config))
-    config, words, lists = override(config, words, classes, grids, of_config)
-  for word in [*filter(is_flag, words), *words[1:]]:
+  for word in words:
     valid = ', '.join(f'--{name}' for name in values)
-    raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
+    require(word.startswith(_PREFIX), 'an argument', word, f'--config.FIELD=VALUE, {valid}')
+  verifies = values.mode == 'verify'
   require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
-  if config and not verifies:
-    _check_mode(values, config.experiment, config.experiment in grids)
-  return values, config, lists
+  if not values.config and (values.help or values.list or verifies):
+    return values, None, {}
+  config = load(values.config, classes)
+  is_grid = config.get('experiment') in grids
+  valid = 'run or report, if the experiment is not a grid of trials'
+  require(is_grid or values.mode in ('run', 'report'), '--mode', values.mode, valid)
+  require(is_grid or not values.trials, '--trials', values.trials, 'empty, if the experiment is not a grid of trials')
+  return values, *override(config, words, _class(config, classes), is_grid)
 
 
 def workdir(values: Flags, config: Mapping[str, Any]) -> str:
   """The folder of records of a command line."""
   return values.workdir or f'runs/{config["experiment"]}-{config["scale"]}'
-
-
-def _check_mode(values: Flags, experiment: str, is_grid: bool) -> None:
-  """Raise SettingsError unless the experiment has the mode, and --trials can choose some."""
-  valid = f'run or report: {experiment} is not a grid of trials'
-  require(is_grid or values.mode in ('run', 'report'), '--mode', values.mode, valid)
-  valid = 'empty unless --mode is run, on a grid of trials'
-  require((is_grid and values.mode == 'run') or not values.trials, '--trials', values.trials, valid)
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
@@ -145,107 +127,61 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
 
 def named(words: list[str]) -> list[str]:
   """The fields that words of a command line name."""
-  return [match[1] for match in map(_FIELD.match, words) if match]
+  return [word.removeprefix(_PREFIX).partition('=')[0] for word in words if word.startswith(_PREFIX)]
 
 
 def override(
-  config: ml_collections.ConfigDict,
-  words: list[str],
-  classes: Classes,
-  grids: Collection[str],
-  is_kept: Callable[[ml_collections.ConfigDict, str, str], bool] = lambda config, name, text: False,
-) -> tuple[ml_collections.ConfigDict, list[str], Lists]:
-  """The config with the fields that words of a command line set, --config.FIELD=VALUE, other words, and the lists.
+  config: ml_collections.ConfigDict, words: list[str], cls: Any, is_grid: bool
+) -> tuple[ml_collections.ConfigDict, Lists]:
+  """The config with the fields that words such as --config.seed=1 set, and the lists in its scalar fields.
 
-  The last value of a repeated field counts. A comma in the name of a file that exists or `is_kept` is part
-  of the name. Raises SettingsError for an unknown field or a value of the wrong type; lists and ranges are checked
-  later.
+  The last value of a repeated field counts; a field without a value is True. A comma in the name of a file that exists
+  is part of the name. Raises SettingsError for an unknown field; values are checked with the settings.
   """
-  known = dict(fields(_class(config, classes)))
-  for name in named(words):
-    if name in ('experiment', 'scale'):
-      raise SettingsError(f'--config.{name} is set by --config=NAME:SCALE; valid is any other field')
-    if name not in known:
-      last = name.rpartition('.')[-1]
-      alike = [field for field in known if field.rpartition('.')[-1] == last]
-      alike = alike or difflib.get_close_matches(name, known, n=1, cutoff=0)
-      meant = ' or '.join(f'--config.{field}' for field in alike)
-      raise SettingsError(f'--config.{name} is not a field of this config; did you mean {meant}?')
-  takes: dict[str, Any] = {
-    name: field for name, field in known.items() if config.experiment in grids and lists_lib.takes(name, field)
-  }
-  lists, single, paths = Lists(), list[str](), dict[str, str]()
-  for name, field in takes.items():
+  known = dict(fields(cls))
+  takes = [name for name, field in known.items() if is_grid and lists_lib.takes(name, field)]
+  lists = Lists()
+  for name in takes:
     # A config that lacks a field is refused with the settings.
     with contextlib.suppress(AttributeError):
       if type(values := operator.attrgetter(name)(config)) is tuple:
         lists[name] = values
-        _set(config, {name: field.type()})
+        _set(config, {name: values[0]})
   config = config.copy_and_resolve_references()
   for word in words:
-    flag, _, text = word.partition('=')
-    name = ''.join(named([flag]))
+    name, has_value, text = word.removeprefix(_PREFIX).partition('=')
+    is_free = name not in ('experiment', 'scale')
+    require(is_free, 'an argument', word, 'another field: --config=NAME:SCALE sets this one')
+    if name not in known:
+      alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
+      raise SettingsError(f'--config.{name} is not a field of this config; did you mean {alike}?')
     lists.pop(name, None)
-    paths.pop(name, None)
-    values = lists_lib.split(takes[name], text) if name in takes else ()
-    if values and name in lists_lib.GIVEN:
-      paths[name] = text
-    elif values:
-      lists[name] = values
+    if name in takes and ',' in text and not os.path.exists(os.path.expanduser(text)):
+      lists[name] = tuple(_value(part.strip(), known[name].type) for part in text.split(','))
     else:
-      single.append(word)
-  others = _parsed(config, _last_of_tuples(single, known), known)
-  # Whether a comma is part of a name depends on folders that other fields name.
-  for name, text in paths.items():
-    if os.path.exists(os.path.expanduser(text)) or is_kept(config, name, text):
-      _set(config, {name: text})
-    else:
-      lists[name] = lists_lib.split(takes[name], text)
+      _set(config, {name: _value(text if has_value else 'True', known[name].type)})
   for name, values in lists.items():
-    is_whole = '' not in values and len(set(values)) == len(values) > 0
-    require(is_whole, name, values, 'a list of distinct values, none of them empty')
-  return config, others, lists
+    require(len(set(values)) == len(values), name, values, 'a list of distinct values')
+  return config, lists
 
 
-def _last_of_tuples(words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:
-  """The words without those of a tuple that a later word sets: absl would join the values."""
-  kept, seen = list[str](), set[str]()
-  for word in reversed(words):
-    name = ''.join(named([word]))
-    is_earlier = name and name in seen and typing.get_args(known[name].type)
-    has_value = '=' in word or (kept and not kept[-1].startswith('-'))
-    if not is_earlier or not has_value or word.startswith('--no'):
-      kept.append(word)
-    elif '=' not in word:
-      # The next word is its value.
-      kept.pop()
-    seen.add(name)
-  return kept[::-1]
+def _value(text: str, kind: Any) -> Any:
+  """The value that a text has in a field of this type; the text itself if it has none, which the settings refuse."""
+  if kind is str:
+    return text
+  try:
+    value = ast.literal_eval(text.capitalize() if kind is bool else text)
+  except (SyntaxError, ValueError):
+    value = tuple(part.strip() for part in text.split(','))
+  if typing.get_args(kind):
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+  return text if isinstance(value, tuple) else value
 
 
 def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
   """Set fields by their dotted names; their types are checked with the settings."""
-  try:
+  with config.ignore_type():
     config.update_from_flattened_dict(values)
-  except (TypeError, ValueError):
-    # Slow, so the plain way is tried first.
-    with config.ignore_type():
-      config.update_from_flattened_dict(values)
-
-
-def _parsed(config: ml_collections.ConfigDict, words: list[str], known: Mapping[str, dataclasses.Field]) -> list[str]:
-  """Set the fields that words name; return the other words."""
-  values = flags.FlagValues()
-  # As in `main`: other words may stand between those of fields.
-  values.set_gnu_getopt()
-  try:
-    config_flags.DEFINE_config_dict('config', config, flag_values=values, sys_argv=words)
-    return values(words, known_only=True)
-  except Exception as error:
-    # Errors of absl, of ml_collections and of their parsers have no class in common. Those of a value begin alike.
-    reason = ' '.join(str(error).split())
-    name = reason.removeprefix('flag --config.').partition('=')[0]
-    raise SettingsError(f'{reason}; valid is {valid_values(known[name])}' if name in known else reason)
 
 
 def expanded(
@@ -261,13 +197,6 @@ def expanded(
     _set(one, point)
     with lists_lib.at(point):
       grid.append(read(one))
-    if lists and len(grid) == 1:
-      count = len(trials(grid[0])) * math.prod(map(len, lists.values()))
-      require(count <= lists_lib.MOST, 'the number of trials of the grid', count, f'at most {lists_lib.MOST:,}')
-  for name in lists.keys() & set(lists_lib.GIVEN):
-    # The same content by two names would make every record twice.
-    contents = {getattr(settings, name).rpartition('-')[2] for settings in grid}
-    require(len(contents) == len(lists[name]), name, lists[name], 'a list without two names of one content')
   return grid
 
 
@@ -291,6 +220,7 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   known = {field.name: field for field in dataclasses.fields(cls)}
   earlier = {name: field.metadata.get('earlier', {}) for name, field in known.items()}
   config = {name: value for name, value in earlier.items() if value is not None} | config
+  config = {name: value for name, value in config.items() if (name, value) not in cls.gone.items()}
   for name in sorted(set(config) ^ set(known)):
     fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
     raise SettingsError(f'{prefix}{name} {fault}')
@@ -306,14 +236,14 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
 
 
 def _converted(value: Any, field: dataclasses.Field) -> Any:
-  """The value, with ints as floats in a field of floats, comma-separated names split, and JSON's lists as tuples."""
+  """The value, with ints as floats in a field of floats, and JSON's lists as tuples."""
+  if isinstance(value, (list, tuple)):
+    if typing.get_args(field.type)[:1] == (EndPoint,):
+      return tuple(_read(EndPoint, one, f'{field.name}.') for one in value)
+    return tuple(_as_float(entry, field) for entry in value)
+  return _as_float(value, field)
+
+
+def _as_float(value: Any, field: dataclasses.Field) -> Any:
   holds_floats = field.type in (float, tuple[float, ...])
-  as_float = lambda x: float(x) if holds_floats and type(x) is int else x
-  if not isinstance(value, (list, tuple)):
-    return as_float(value)
-  entry = typing.get_args(field.type)[:1]
-  if entry == (EndPoint,):
-    return tuple(_read(EndPoint, one, f'{field.name}.') for one in value)
-  if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):
-    return tuple(map(str.strip, ','.join(value).split(',')))
-  return tuple(map(as_float, value))
+  return float(value) if holds_floats and type(value) is int else value

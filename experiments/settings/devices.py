@@ -1,7 +1,6 @@
 """The groups of fields that say on which devices and processes an experiment runs."""
 
 import math
-import re
 
 from experiments.settings.fields import Group, setting
 
@@ -22,6 +21,8 @@ class MeshSettings(Group):
 
 
 class DistributedSettings(Group):
+  gone = {'initialization_timeout': 120}
+
   mode: str = setting(
     'run one trial with several processes; auto: if JAX detects a cluster',
     choices=('auto', 'on', 'off'),
@@ -29,14 +30,4 @@ class DistributedSettings(Group):
   num_processes: int = setting('number of processes; 0: the cluster sets this field and the next two', least=0)
   coordinator_address: str = setting('HOST:PORT of process 0')
   process_id: int = setting('index of this process', least=0)
-  initialization_timeout: int = setting('seconds to wait for the other processes to start')
   heartbeat_timeout: int = setting('seconds without a heartbeat after which a process counts as dead and all exit')
-
-  def check_fields(self) -> None:
-    count = self.num_processes
-    # If 0, the cluster decides, and the other two fields are not read.
-    if count:
-      # A name or IPv4 address, or an IPv6 address in brackets.
-      is_address = re.fullmatch(r'([^\s:]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}', self.coordinator_address)
-      self.require('coordinator_address', is_address, f'HOST:PORT if num_processes is {count}')
-      self.require('process_id', self.process_id < count, f'below num_processes, {count}')

@@ -115,6 +115,8 @@ class Group:
   """Fields, and groups of them; each subclass is a frozen dataclass."""
 
   __dataclass_fields__: typing.ClassVar[dict[str, Any]]
+  # Fields that are gone, with the one value that they had: part of ids, and of settings on record.
+  gone: typing.ClassVar[dict[str, Any]] = {}
 
   def __init_subclass__(cls) -> None:
     dataclasses.dataclass(frozen=True, kw_only=True)(cls)
@@ -135,8 +137,8 @@ class Group:
 
 
 def deciding(group: Group) -> dict[str, Any]:
-  """The values of a group that ids are made of: all but the `earlier` ones of later fields."""
-  values = dict[str, Any]()
+  """The values of a group that ids are made of: all but the `earlier` ones of later fields, and what is gone."""
+  values = dict(group.gone)
   for field in dataclasses.fields(group):
     value = getattr(group, field.name)
     value = deciding(value) if isinstance(value, Group) else value

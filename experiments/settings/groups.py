@@ -8,7 +8,7 @@ import optax
 
 from experiments.settings.fields import Group, require, setting
 from experiments.settings.methods import METHODS
-from hmm_jax.distributions.memory_hmm import MAX_CONFIGURATIONS
+from hmm_jax import defaults
 from hmm_jax.models import optimizer as optimizer_lib
 from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption, next_token
@@ -38,11 +38,11 @@ class FigureSettings(Group):
 
 
 class HmmSettings(Group):
+  gone = {'num_permutations': 0}
   transition_temperature: float = setting('softmax temperature of the permutation weights', least=1e-6, most=1_000_000)
   initial_temperature: float = setting('softmax temperature of P[H_1]', least=1e-6, most=1_000_000)
   emission_temperature: float = setting('softmax temperature of the rows P[X | H]', least=1e-6, most=1_000_000)
   num_tokens: int = setting('vocabulary size V', least=2, most=65_536)
-  num_permutations: int = setting('number of permutations mixed by the transition matrix; 0: |H|', least=0, most=65_536)
 
 
 class MemorySettings(Group):
@@ -55,30 +55,11 @@ class MemorySettings(Group):
     'methods to tune on an HMM with |M||H| states beside each memory HMM', choices=tuple(METHODS), may_be_empty=True
   )
 
-  def check_fields(self) -> None:
-    self.require('sizes', 1 not in self.sizes, 'at least 2, or 0 for no memory')
-    if any(self.sizes):
-      # The grid combines every size with every number of cells.
-      valid = f'fewer, for sizes {self.sizes}: at most {MAX_CONFIGURATIONS} memory configurations are enumerated'
-      self.require('cells', max(self.sizes) ** max(self.cells) <= MAX_CONFIGURATIONS, valid)
-      fewest = min(self.cells)
-      self.require('label_cell', self.label_cell < fewest, f'below the smallest entry of cells, {fewest}')
-
-
-# A corpus of more is held by no machine: a token takes a byte.
-_MOST_TOKENS = 2**36
-
 
 class CorpusSettings(Group):
   num_documents: int = setting('number of documents in the corpus')
   document_length: int = setting('tokens in a document')
   chunk_length: int = setting('tokens in a pretraining chunk; the remainder of a document is dropped')
-
-  def check_fields(self) -> None:
-    valid = f'at most document_length, {self.document_length}'
-    self.require('chunk_length', self.chunk_length <= self.document_length, valid)
-    most = _MOST_TOKENS // self.document_length
-    self.require('num_documents', self.num_documents <= most, f'at most {most} documents of document_length')
 
   @property
   def chunks_per_document(self) -> int:
@@ -90,6 +71,7 @@ class CorpusSettings(Group):
 
 
 class BertSettings(Group):
+  gone = {'attention': 'xla'}
   num_layers: int = setting('number of layers', most=1000)
   width: int = setting('embedding width D')
   num_heads: int = setting('attention heads in a layer')
@@ -98,18 +80,8 @@ class BertSettings(Group):
   dropout_rate: float = setting('dropout rate in pretraining', least=0, below=1)
   init_stddev: float = setting('standard deviation of the initial weights; 0.02 in BERT at width 768')
   dtype: str = setting('compute dtype of pretraining; parameters: float32', choices=('float32', 'bfloat16', 'float16'))
-  attention: str = setting('attention kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
   scan_layers: bool = setting('compile all layers but the last as one scan')
   causal: bool = setting('predict the next token: each row sees only the tokens before it', earlier=False)
-
-  def check_fields(self) -> None:
-    # cuDNN's kernel supports only half precision, and no dropout.
-    if self.attention == 'cudnn':
-      self.require('causal', not self.causal, "False if attention is 'cudnn'")
-      self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 if attention is 'cudnn'")
-      self.require('dropout_rate', self.dropout_rate == 0, "0 if attention is 'cudnn'")
-    self.require('scan_layers', not self.scan_layers or self.num_layers > 1, 'False if num_layers is 1')
-    self.require('width', self.width % self.num_heads == 0, f'a multiple of num_heads, {self.num_heads}')
 
   def module(self, num_tokens: int) -> Bert:
     return Bert(num_tokens=num_tokens, **{**dataclasses.asdict(self), 'dtype': jnp.dtype(self.dtype)})
@@ -124,19 +96,13 @@ class AdamWSettings(Group):
 
 
 class MlmSettings(AdamWSettings):
+  gone = {'mask_share': 0.8, 'random_share': 0.1}
   optimizer: str = setting('optimiser: AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
   muon_learning_rate: float = setting('peak learning rate of the matrices trained by Muon')
   decay: str = setting('learning rate decay; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
   b2: float = setting("decay rate of Adam's second moment", least=0, below=1)
   mask_rate: float = setting('share of positions selected for prediction', above=0, below=1)
-  mask_share: float = setting('share of selected positions replaced by [MASK]', above=0, most=1)
-  random_share: float = setting('share of selected positions replaced by a random token', least=0, most=1)
   steps_per_call: int = setting('optimiser steps in one call of the compiled program')
-
-  def check_fields(self) -> None:
-    # 0.9 + 0.1 may be more than 1 in binary.
-    fits = self.mask_share + self.random_share <= 1 + 1e-9
-    self.require('random_share', fits, f'at most 1 - mask_share, {1 - self.mask_share:.3g}')
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
@@ -156,21 +122,13 @@ class MlmSettings(AdamWSettings):
     """The corruption of a masked model, or none for a causal one, which ignores the fields of masks."""
     if causal:
       return next_token(num_tokens)
-    return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)
+    return Corruption(num_tokens, **defaults.CORRUPTION)._replace(mask_rate=self.mask_rate)
 
 
 class PretrainSettings(MlmSettings):
   num_steps: int = setting('number of optimiser steps')
   checkpoint_every: int = setting('steps between checkpoints')
   measure_every: int = setting('steps between evaluations against the ideal model')
-
-  def check_fields(self) -> None:
-    super().check_fields()
-    self.require('warmup_steps', self.warmup_steps < self.num_steps, f'below num_steps, {self.num_steps}')
-    # All happens between two calls of the compiled program.
-    for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-      is_multiple = getattr(self, name) % self.steps_per_call == 0
-      self.require(name, is_multiple, f'a multiple of steps_per_call, {self.steps_per_call}')
 
 
 class MeasureSettings(Group):
@@ -264,7 +222,6 @@ class PromptSettings(TuneSettings):
 
 
 class AttentionSettings(TuneSettings):
+  gone = {'temperature': 1.0, 'key_size': 0, 'value_size': 0}
+
   form: str = setting("attention head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
-  temperature: float = setting('softmax temperature; 0: argmax, averaged over ties', least=0, most=1_000_000)
-  key_size: int = setting('size of the keys; 0: |H| + 1', least=0, most=65_536)
-  value_size: int = setting('size of the values; 0: |M||H|', least=0, most=65_536)

@@ -1,6 +1,6 @@
 """Lists in scalar fields, which make a grid of settings, and the fields in which settings differ."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import itertools
@@ -11,14 +11,9 @@ from typing import Any
 from experiments.settings.fields import fields, SettingsError
 from experiments.settings.grid import Settings
 
-# The most trials of a grid with lists.
-MOST = 10_000
-
 # Values by the dotted name of a field.
 Lists = dict[str, tuple[Any, ...]]
 
-# Fields that name files, each NAME-DIGEST once they are read.
-GIVEN = ('distribution', 'corpus_file', 'pretrained_from')
 # Fields of running and showing.
 OF_RUNNING = (
   'compilation_cache',
@@ -33,7 +28,7 @@ OF_RUNNING = (
 # Fields that decide no record.
 NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records; a process has one value of the last.
-_ALONE = ('seed', *GIVEN, 'model', 'own_head', 'fast_compilation')
+_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
 # Every record of a trial names these.
 _NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
@@ -42,13 +37,6 @@ _SET_BY = {
   'hmm.num_tokens': 'distribution',
   'corpus.num_documents': 'corpus_file',
   'corpus.document_length': 'corpus_file',
-}
-# The value of a text, by the type of its field.
-_READERS: dict[Any, Callable[[str], Any]] = {
-  bool: lambda text: bool(['false', 'true'].index(text.lower())),
-  int: int,
-  float: float,
-  str: str,
 }
 
 
@@ -73,19 +61,7 @@ def _decides(name: str) -> bool:
 
 def takes(name: str, field: dataclasses.Field) -> bool:
   """True if a field of a grid of trials takes a list."""
-  return _decides(name) and field.type in _READERS and name != 'fast_compilation'
-
-
-def split(field: dataclasses.Field, text: str) -> tuple[Any, ...]:
-  """The values in a text for a field that takes a list; () if it is a single one."""
-  return tuple(_value(part.strip(), field) for part in text.split(',')) if ',' in text else ()
-
-
-def _value(text: str, field: dataclasses.Field) -> Any:
-  # The settings refuse a text for a number.
-  with contextlib.suppress(ValueError):
-    return _READERS[field.type](text)
-  return text
+  return _decides(name) and field.type in (bool, int, float, str) and name != 'fast_compilation'
 
 
 @contextlib.contextmanager

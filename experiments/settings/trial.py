@@ -1,7 +1,6 @@
 """A trial of a grid: who it is, the keys of what it draws, and the ids of its model, its records and its fits."""
 
 from collections.abc import Callable, Iterable, Mapping
-import dataclasses
 import functools
 import re
 import types
@@ -12,7 +11,7 @@ from jax import Array
 import numpy as np
 
 from experiments.settings import lists
-from experiments.settings.fields import digest, require
+from experiments.settings.fields import deciding, digest, require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
 from hmm_jax._support import compilation
@@ -80,7 +79,7 @@ class Trial(NamedTuple):
     Platform, devices and versions may decide them too; they are recorded beside the model and are not part of its id.
     """
     settings = self.settings
-    pretrain = dataclasses.asdict(settings.pretrain)
+    pretrain = deciding(settings.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
     # Of a model that was pretrained elsewhere only the digest counts, not the name.
     elsewhere = [settings.pretrained_from.rpartition('-')[2]] if settings.pretrained_from else []

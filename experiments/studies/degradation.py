@@ -438,9 +438,4 @@ def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, F
   return {name: figure for name, figure in drawn.items() if figure}
 
 
-STUDY = Study(
-  in_parts(parts),
-  tables,
-  figures,
-  check=lambda settings: pretraining.check_attention(settings.bert.model, 'bert.model'),
-)
+STUDY = Study(in_parts(parts), tables, figures)
