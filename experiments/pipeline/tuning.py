@@ -96,9 +96,9 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
     # The paper's sizes.
-    sizes = dict(key_size=point.num_states + 1, value_size=max(point.memory_size, 1) * point.num_states)
+    key_size, value_size = point.num_states + 1, max(point.memory_size, 1) * point.num_states
     reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
-    head = heads.Attention(num_classes, temperature=1.0, **sizes, **reads)
+    head = heads.Attention(num_classes, key_size, value_size, 1.0, **reads)
     if settings.attention.form == 'official':
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
