@@ -186,6 +186,7 @@ def style_of(method: str) -> Style:
   return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
 
 
+@styled
 def cycle(names: Iterable[Any], form: str = '{}') -> Callable[[Any], Style]:
   """The style of each of several names in turn, with its label in a format."""
   styles = matplotlib.rcParams['axes.prop_cycle']()
