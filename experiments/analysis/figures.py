@@ -97,7 +97,7 @@ def lines(
   records = records.assign(place=codes)
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
-  for axes, (value, rows) in zip(grid, groups.items()):
+  for number, (axes, (value, rows)) in enumerate(zip(grid, groups.items())):
     _draw_lines(axes, rows, by, field, unit, cell, style)
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(range(len(values)), labels, **turned)
@@ -105,6 +105,10 @@ def lines(
     if not is_number:
       _separate(axes)
     axes.label_outer()
+    if number + columns >= len(groups):
+      # No panel is below.
+      axes.tick_params(labelbottom=True)
+      axes.set_xlabel(xlabel)
   trim_percent_ticks(grid[0].yaxis)
   counts = by_unit(records, [panel or by, by, 'place'], field, unit).groupby(level=[0, 1, 2]).size()
   finish(figure, records if source is None else source, title, counted(counts, over))
@@ -238,12 +242,17 @@ def _caption(records: pd.DataFrame) -> str:
   return ', '.join(words)
 
 
-def counted(counts: Iterable[int], over: str) -> str:
-  """n, what it counts, and how `draw_line` shows the spread, as in 'HMMs: n = 4, each a dot'."""
+def number_of(counts: Iterable[int], over: str) -> str:
+  """n and what it counts, as in 'HMMs: n = 4 to 7'."""
   few, most = min(counts), max(counts)
-  number = f'{few} to {most}' if few < most else str(most)
+  return f'{over}: n = {few} to {most}' if few < most else f'{over}: n = {most}'
+
+
+def counted(counts: Iterable[int], over: str) -> str:
+  """`number_of`, and how `draw_line` shows the spread, as in 'HMMs: n = 4, each a dot'."""
+  few, most = min(counts), max(counts)
   shown = ['each a dot'] * (few < LEAST_FOR_INTERVAL and most > 1) + ['95% t intervals'] * (most >= LEAST_FOR_INTERVAL)
-  return ', '.join([f'{over}: n = {number}', *[' or '.join(shown)] * bool(shown)])
+  return ', '.join([number_of(counts, over), *[' or '.join(shown)] * bool(shown)])
 
 
 def trim_percent_ticks(axis: Axis) -> None:

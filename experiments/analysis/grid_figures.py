@@ -257,8 +257,8 @@ def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
   axes.set_ylim(bottom=0)
   title = 'Attention to positions that may read the label cell'
   counts = records.groupby(['size', 'model'])[grid.unit].nunique().iloc[:, 0]
-  over = f'mean over {grid.over}, n = {counts.min()} to {counts.max()}; area: share of positions'
-  figures.finish(figure, records, title, over)
+  over = figures.number_of(counts, f'mean over {grid.over}')
+  figures.finish(figure, records, title, over, 'area: share of positions')
   return figure
 
 

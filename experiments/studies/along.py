@@ -108,8 +108,8 @@ def _draw(steps: pd.DataFrame, settings: Settings, field: str, label: str, level
     axes.xaxis.set_inverted(True)
   panels[0].set_ylabel(label)
   title = f'{label.partition(" (")[0]} along pretraining'.capitalize()
-  over = f'a mark for each HMM and step, n = {counts.min()} to {counts.max()}'
-  figures_lib.finish(figure, steps, title, over)
+  over = figures_lib.number_of(counts, 'HMMs')
+  figures_lib.finish(figure, steps, title, over, 'a mark for each HMM and step')
   return figure
 
 
