@@ -50,7 +50,7 @@ def values(*several: Any) -> ml_collections.FieldReference:
 
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
   """The fields of a BERT, computed as suits a CPU."""
-  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', scan_layers=False, causal=False)
+  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', causal=False)
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -174,7 +174,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = group(
-    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE, place='before'
+    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE
   )
   config.attention = group(**defaults.SCHEDULE)
   config.attention.form = 'paper'

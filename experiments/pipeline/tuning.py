@@ -69,9 +69,8 @@ def check(settings: Settings) -> None:
   is_first = d.hidden == 'first'
   valid = "'last' if bert.causal is True: before the first token there is nothing to see"
   require(not (settings.bert.causal and is_first), 'downstream.hidden', d.hidden, valid)
-  require(
-    is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, "0 if downstream.hidden is 'last'"
-  )
+  valid = "0 if downstream.hidden is 'last'"
+  require(is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, valid)
   for name in settings.used_methods:
     method, models = METHODS[name], settings.models
     valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
@@ -96,16 +95,15 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
     head = code.own_head(settings)
   if chosen.reads in OF_SEQUENCE:
     # The paper's sizes.
-    sizes = dict(key_size=point.num_states + 1, value_size=max(point.memory_size, 1) * point.num_states)
+    key_size, value_size = point.num_states + 1, max(point.memory_size, 1) * point.num_states
     reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
-    head = heads.Attention(num_classes, temperature=1.0, **sizes, **reads)
+    head = heads.Attention(num_classes, key_size, value_size, temperature=1.0, **reads)
     if settings.attention.form == 'official':
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    is_inner = method == 'inner_prompt' or chosen.shifts or p.place == 'inner'
     model, length = (Shifted(model), 1) if chosen.shifts else (model, p.length)
-    place = (hidden or 1) if is_inner else 0
+    place = (hidden or 1) if method == 'inner_prompt' or chosen.shifts else 0
     prompt = tuner_lib.Prompt(length, p.init_scale if p.init == 'uniform' else None, place)
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 

@@ -57,17 +57,15 @@ FIGURES = (
 class Settings(groups.Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
-  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=1024)
-  num_trials: int = setting('number of distributions of each size, each with its own pretraining', most=100_000)
+  num_states: tuple[int, ...] = setting('numbers of hidden states |H|')
+  num_trials: int = setting('number of distributions of each size, each with its own pretraining')
   num_trials_by_size: tuple[int, ...] = setting(
     'number of distributions for each entry of num_states; (): num_trials for each',
-    most=100_000,
     may_be_empty=True,
-    may_repeat=True,
   )
   tasks_per_trial: int = setting('number of tasks (draws of mu) in each trial', most=10_000)
   tasks_at_a_time: int = setting(
-    'tasks that are tuned side by side, however many there are; may change the last bits of records', most=10_000
+    'tasks that are tuned side by side, however many there are; may change the last bits of records'
   )
   models: tuple[str, ...] = setting('models to tune the methods on; methods that need none run anyway', choices=MODELS)
   model: str = setting("model 'own': MODULE:FUNCTION, (distribution, key) -> (model, params); '': none")
@@ -109,9 +107,7 @@ class Settings(groups.Experiment):
   )
   figures: tuple[str, ...] = setting('figures to draw', choices=FIGURES, may_be_empty=True)
   figure: groups.FigureSettings
-  plan: tuple[EndPoint, ...] = setting(
-    'end points with their expected ranges; (): none', earlier=(), may_be_empty=True, may_repeat=True
-  )
+  plan: tuple[EndPoint, ...] = setting('end points with their expected ranges; (): none', earlier=(), may_be_empty=True)
 
   @property
   def given(self) -> dict[str, str]:
