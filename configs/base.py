@@ -179,7 +179,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.attention = group(**defaults.SCHEDULE)
   config.attention.form = 'paper'
   # Fits that separate the losses of a protocol (experiments/analysis/error_budget.py).
-  config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
+  config.on_test = group(tolerance=1e-9)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)
   config.masks = group(number=5)

@@ -163,7 +163,8 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
 
 def _marginals_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
   """The predicted marginals at the [MASK]s that a method reads, [n, k V]; the exact ones for fits in float64."""
-  settings, frozen, masks = job.trial.settings, job.frozen, job.trial.settings.num_masks(job.method)
+  settings, frozen = job.trial.settings, job.frozen
+  masks = settings.masks.number
   if frozen.name == 'exact':
     return optimal_heads.exact_marginals_at_masks(frozen.params, inputs, masks)
   batch_size = settings.measure.batch_size
@@ -226,7 +227,8 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
   """
   trial, frozen, method, tasks, downstream = job
   settings, splits, name = trial.settings, downstream.splits, str(job)
-  schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
+  schedule, train = settings.schedule(method), splits['train']
+  num_starts = settings.restarts.number if METHODS[method].fit == 'restarts' else 1
   # Start by start, [R K].
   drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
   examples = tuner_lib.Examples(

@@ -60,10 +60,10 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
     scale: one of `scales`.
   """
   valid = scales(program)
-  if scale is not None and 'SCALES' in program and scale not in valid:
+  if 'SCALES' in program and scale not in (None, *valid):
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(valid)}')
-  if scale != _SMOKE or 'reduce' not in program:
-    return program['get_config'](*[scale] * (scale is not None))
+  if scale != _SMOKE or _SMOKE not in valid:
+    return program['get_config'](*filter(None, [scale]))
   config = program['get_config']()
   program['reduce'](config)
   config.scale = scale
@@ -130,7 +130,7 @@ def override(config: ml_collections.ConfigDict, words: list[str], cls: Any) -> t
   The last value of a repeated field counts; a field without a value is True. A comma in the name of a file that exists
   is part of the name. Raises SettingsError for an unknown field; values are checked with the settings.
   """
-  known = dict(fields(cls))
+  known = {name: field for name, field in fields(cls) if name not in ('experiment', 'scale')}
   takes = [name for name, field in known.items() if cls is Settings and lists_lib.takes(name, field)]
   lists = Lists()
   for name in takes:
@@ -142,11 +142,9 @@ def override(config: ml_collections.ConfigDict, words: list[str], cls: Any) -> t
   config = config.copy_and_resolve_references()
   for word in words:
     name, has_value, text = word.removeprefix(_PREFIX).partition('=')
-    is_free = name not in ('experiment', 'scale')
-    require(is_free, 'an argument', word, 'another field: --config=NAME:SCALE sets this one')
     if name not in known:
       alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
-      raise SettingsError(f'--config.{name} is not a field of this config; did you mean {alike}?')
+      raise SettingsError(f'--config.{name} is not a field beside --config=NAME:SCALE; did you mean {alike}?')
     lists.pop(name, None)
     if name in takes and ',' in text and not os.path.exists(os.path.expanduser(text)):
       lists[name] = tuple(_value(part.strip(), known[name].type) for part in text.split(','))
@@ -210,8 +208,8 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
   require(isinstance(config, dict), prefix, config, 'a group of fields')
   known = {field.name: field for field in dataclasses.fields(cls)}
-  earlier = {name: field.metadata.get('earlier', {}) for name, field in known.items()}
-  config = {name: value for name, value in earlier.items() if value is not None} | config
+  earlier = ((name, field.metadata.get('earlier', {})) for name, field in known.items())
+  config = {name: value for name, value in earlier if value is not None} | config
   for name in sorted(set(config) ^ set(known)):
     raise SettingsError(f'{prefix}{name} is missing, or is not a field; valid are {", ".join(known)}')
   values = {

@@ -17,8 +17,6 @@ _BOUNDS = {
   'most': (operator.le, 'at most'),
   'below': (operator.lt, 'below'),
 }
-_KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a string'}
-_GROUP = 'a group of fields'
 
 
 class SettingsError(ValueError):
@@ -66,14 +64,13 @@ def setting(
   earlier: Any = None,
   **bounds: float,
 ) -> Any:
-  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive and below 2**31; texts may have `choices`.
+  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive; texts may have `choices`.
   In a tuple both apply to each entry. Settings that were written before the field existed have the value `earlier`,
   with which it is no part of an id; None: it was always there."""
-  # A given bound replaces the default at its end.
-  lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
-  upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
+  if not {'least', 'above'} & set(bounds):
+    bounds['above'] = 0
   allowed = dict(choices=choices, may_be_empty=may_be_empty, earlier=earlier)
-  return dataclasses.field(metadata=dict(meaning=meaning, bounds=lower | bounds | upper, **allowed))
+  return dataclasses.field(metadata=dict(meaning=meaning, bounds=bounds, **allowed))
 
 
 def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
@@ -85,10 +82,9 @@ def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
 def valid_values(field: dataclasses.Field) -> str:
   """The values that a field takes, in words."""
   (entry, several), allowed = _kind(field), field.metadata
-  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS.get(entry, _GROUP)
+  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else entry.__name__
   if entry in (int, float):
-    bounds = ' and '.join(f'{_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
-    valid += ', ' + bounds.replace('above 0 ', 'positive ')
+    valid += ''.join(f', {_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
   if not several:
     return valid
   return f'a tuple of entries, each {valid}' + (', or ()' if allowed['may_be_empty'] else '')

@@ -14,16 +14,13 @@ from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.tuning.tuner import Schedule
 
-# A smaller one is lost in float64 beside features of order 1.
-_LEAST_RIDGE = 1e-15
-
 
 class Experiment(Group):
   """The settings that every experiment has."""
 
   experiment: str = setting('name of the experiment; set by --config')
   scale: str = setting('scale of the experiment; set by --config=NAME:SCALE')
-  seed: int = setting('random seed', least=0)
+  seed: int = setting('random seed', least=0, below=2**31)
   compilation_cache: str = setting("folder of compiled programs: auto, a path, or '' for none")
   fast_compilation: bool = setting('compile programs in two thirds of the time; they run slower')
   deterministic: bool = setting('exclude nondeterministic GPU operations')
@@ -31,14 +28,15 @@ class Experiment(Group):
 
 
 class FigureSettings(Group):
-  width: float = setting('width in inches', least=1, most=30)
-  height: float = setting('height in inches', least=1, most=30)
-  dpi: int = setting('resolution in dots per inch', least=10, most=600)
+  width: float = setting('width in inches', least=1)
+  height: float = setting('height in inches', least=1)
+  dpi: int = setting('resolution in dots per inch', least=10)
   paper_overlay: bool = setting("draw and tabulate the paper's Figure 3 beside ours")
 
 
 class HmmSettings(Group):
   gone = ('num_permutations',)
+
   transition_temperature: float = setting('softmax temperature of the permutation weights', least=1e-6)
   initial_temperature: float = setting('softmax temperature of P[H_1]', least=1e-6)
   emission_temperature: float = setting('softmax temperature of the rows P[X | H]', least=1e-6)
@@ -72,6 +70,7 @@ class CorpusSettings(Group):
 
 class BertSettings(Group):
   gone = ('attention', 'scan_layers')
+
   num_layers: int = setting('number of layers')
   width: int = setting('embedding width D')
   num_heads: int = setting('attention heads in a layer')
@@ -96,6 +95,7 @@ class AdamWSettings(Group):
 
 class MlmSettings(AdamWSettings):
   gone = ('mask_share', 'random_share')
+
   optimizer: str = setting('optimiser: AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
   muon_learning_rate: float = setting('peak learning rate of the matrices trained by Muon')
   decay: str = setting('learning rate decay; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
@@ -136,7 +136,7 @@ class MeasureSettings(Group):
   num_documents: int = setting('documents evaluated with one position masked at a time')
   batch_size: int = setting('batch size of the evaluation')
   prompts: int = setting(
-    'prompts of text and random ones, whose effect on predictions is measured beside that of a tuned prompt; 0: none',
+    'prompts of text and random ones whose effect is measured; 0: none',
     least=0,
     earlier=0,
   )
@@ -146,7 +146,7 @@ class DownstreamSettings(Group):
   length: int = setting('tokens in a text, [MASK] included; all of them decide the label', least=2)
   num_positions: int = setting('positions the model sees, prompt included; 0: the whole text', least=0)
   label_state: str = setting(
-    'state that decides labels without a memory: that of the hidden token, or the silent one before the first',
+    'state of labels without a memory: of the hidden token, or the silent one before',
     choices=('first', 'silent'),
   )
   hidden: str = setting('hidden token of a text, that [MASK] stands for', choices=('first', 'last'), earlier='first')
@@ -183,18 +183,13 @@ class TuneSettings(AdamWSettings):
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting(
-    'ridges of heads fitted to the test inputs; the best one also starts the search', least=_LEAST_RIDGE
-  )
+  gone = ('max_certificates', 'max_rounds', 'ridges')
+
   tolerance: float = setting('margins up to this count as 0; test inputs have unit covariance', below=1)
-  max_rounds: int = setting('maximum search rounds from each start')
-  max_certificates: int = setting('maximum certificates of inseparability to search for')
 
 
 class ConvergedSettings(Group):
-  ridge: float = setting(
-    'L2 penalty added to the mean loss: ridge / 2 times the squared weights and bias', least=_LEAST_RIDGE
-  )
+  ridge: float = setting('L2 penalty added to the mean loss: ridge / 2 times the squared weights and bias')
   tolerance: float = setting('largest gradient entry of a converged head')
   max_iterations: int = setting('maximum optimiser steps to convergence')
 
