@@ -50,7 +50,7 @@ def values(*several: Any) -> ml_collections.FieldReference:
 
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
   """The fields of a BERT, computed as suits a CPU."""
-  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', scan_layers=False, causal=False)
+  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', causal=False)
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -174,12 +174,12 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = group(
-    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE, place='before'
+    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE
   )
   config.attention = group(**defaults.SCHEDULE)
   config.attention.form = 'paper'
   # Fits that separate the losses of a protocol (experiments/analysis/error_budget.py).
-  config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
+  config.on_test = group(tolerance=1e-9)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)
   config.masks = group(number=5)

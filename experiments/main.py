@@ -59,10 +59,10 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, config, lists = config_lib.parse(argv, SETTINGS, GRIDS, _MODES)
+  flags, config, lists = config_lib.parse(argv, SETTINGS, _MODES)
   workdir = pathlib.Path()
   if flags.workdir or config:
-    workdir = storage.located(config_lib.workdir(flags, config), '--workdir')
+    workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
 
   def read(config: Any) -> Any:
     if flags.mode != 'verify':
@@ -70,7 +70,7 @@ def _main(argv: list[str]) -> None:
     return registry.from_config(config)
 
   if flags.help:
-    fields = help_text.fields_text(config, lists, SETTINGS, GRIDS) if config else ''
+    fields = help_text.fields_text(config, SETTINGS[config.experiment]) if config else ''
     return write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
   grid = config_lib.expanded(config, lists, read) if config else []
   if flags.list:

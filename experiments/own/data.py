@@ -31,7 +31,7 @@ from hmm_jax.distributions.processes import NAMED, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
-from hmm_jax.models.bert import Bert, BertModel
+from hmm_jax.models.bert import Bert, BertModel, unrolled
 
 # Folder of a workdir with a file for each reference.
 FOLDER = 'user_data'
@@ -115,12 +115,13 @@ def _read_model(word: str, pretrained: pathlib.Path) -> tuple[str, dict[str, Any
     name, folder = kept[0].rpartition('-')[0], kept[1]
   model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
   require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
-  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), unrolled(params))
   state = hugging_face.state_of(params)
   not_finite = [array for array, values in state.items() if not np.isfinite(values).all()]
   require(not not_finite, 'pretrained_from', word, f'a model of finite weights, unlike {", ".join(not_finite[:1])}')
   reference = f'{name}-{_digest(state)}'
-  _models_read[reference] = model.bert, params, distribution
+  bert = model.bert.clone(scan_layers=False, attention='xla')
+  _models_read[reference] = bert, params, distribution
   fields = [field.name for field in dataclasses.fields(BertSettings)]
   follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
   return reference, follows | {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}, folder

@@ -217,11 +217,9 @@ def _best_of_search(
   settings: Settings, distribution: Distribution, probs: np.ndarray, labels: np.ndarray, length: int, splits: Splits
 ) -> best_head.BestHead:
   """`best_head` on the test inputs, from heads converged on training and on test inputs by several ridges."""
-  s, test = settings.on_test, splits['test']
-  fits = [(settings.converged.ridge, splits['train']), *((ridge, test) for ridge in s.ridges)]
+  test = splits['test']
+  fits = [(settings.converged.ridge, splits['train']), (1e-6, test), (1e-4, test)]
   starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
-  limits = dataclasses.asdict(s)
-  del limits['ridges']
   return best_head.best_head(
     probs[test],
     labels[test],
@@ -229,7 +227,9 @@ def _best_of_search(
     # The entries of G sum to 1, so that a bias can be a part of every weight.
     [np.asarray(start.weights + start.bias) for start in starts],
     error=best_head.relative_error(distribution, length),
-    **limits,
+    tolerance=settings.on_test.tolerance,
+    max_rounds=4,
+    max_certificates=1000,
   )
 
 

@@ -69,9 +69,8 @@ def check(settings: Settings) -> None:
   is_first = d.hidden == 'first'
   valid = "'last' if bert.causal is True: before the first token there is nothing to see"
   require(not (settings.bert.causal and is_first), 'downstream.hidden', d.hidden, valid)
-  require(
-    is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, "0 if downstream.hidden is 'last'"
-  )
+  valid = "0 if downstream.hidden is 'last'"
+  require(is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, valid)
   for name in settings.used_methods:
     method, models = METHODS[name], settings.models
     valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
@@ -98,14 +97,13 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
     # The paper's sizes.
     key_size, value_size = point.num_states + 1, max(point.memory_size, 1) * point.num_states
     reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
-    head = heads.Attention(num_classes, key_size, value_size, 1.0, **reads)
+    head = heads.Attention(num_classes, key_size, value_size, temperature=1.0, **reads)
     if settings.attention.form == 'official':
       head = heads.OfficialAttention(num_classes)
   if chosen.prompt:
     p = settings.prompt
-    is_inner = method == 'inner_prompt' or chosen.shifts or p.place == 'inner'
     model, length = (Shifted(model), 1) if chosen.shifts else (model, p.length)
-    place = (hidden or 1) if is_inner else 0
+    place = (hidden or 1) if method == 'inner_prompt' or chosen.shifts else 0
     prompt = tuner_lib.Prompt(length, p.init_scale if p.init == 'uniform' else None, place)
   return tuner_lib.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
@@ -165,7 +163,8 @@ def tune(job: Job, reporter: Reporter) -> list[TunedTask]:
 
 def _marginals_at_masks(job: Job, inputs: np.ndarray) -> np.ndarray:
   """The predicted marginals at the [MASK]s that a method reads, [n, k V]; the exact ones for fits in float64."""
-  settings, frozen, masks = job.trial.settings, job.frozen, job.trial.settings.num_masks(job.method)
+  settings, frozen = job.trial.settings, job.frozen
+  masks = settings.masks.number
   if frozen.name == 'exact':
     return optimal_heads.exact_marginals_at_masks(frozen.params, inputs, masks)
   batch_size = settings.measure.batch_size
@@ -228,7 +227,8 @@ def _train_starts(job: Job, tuner: tuner_lib.Tuner, features: Any, reporter: Rep
   """
   trial, frozen, method, tasks, downstream = job
   settings, splits, name = trial.settings, downstream.splits, str(job)
-  schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
+  schedule, train = settings.schedule(method), splits['train']
+  num_starts = settings.restarts.number if METHODS[method].fit == 'restarts' else 1
   # Start by start, [R K].
   drawn_as = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
   examples = tuner_lib.Examples(

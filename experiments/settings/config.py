@@ -18,6 +18,7 @@ import ml_collections
 
 from experiments.settings import lists as lists_lib
 from experiments.settings.fields import fields, require, SettingsError, users_program
+from experiments.settings.grid import Settings
 from experiments.settings.lists import Lists
 from experiments.settings.plan import EndPoint
 
@@ -59,23 +60,20 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
     scale: one of `scales`.
   """
   valid = scales(program)
-  if scale is not None and 'SCALES' in program and scale not in valid:
+  if 'SCALES' in program and scale not in (None, *valid):
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(valid)}')
-  if scale != _SMOKE or 'reduce' not in program:
-    return program['get_config'](*[scale] * (scale is not None))
+  if scale != _SMOKE or _SMOKE not in valid:
+    return program['get_config'](*filter(None, [scale]))
   config = program['get_config']()
   program['reduce'](config)
   config.scale = scale
   return config
 
 
-def parse(
-  argv: list[str], classes: Classes, grids: Collection[str], modes: Collection[str]
-) -> tuple[Flags, Any, Lists]:
+def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any, Lists]:
   """The flags, the config, None if none is needed, and the lists in its scalar fields.
 
-  In the config the first of its values stands for a list. `grids` are the experiments whose fields take lists. Raises
-  SettingsError for a bad command line.
+  In the config the first of its values stands for a list. Raises SettingsError for a bad command line.
   """
   values = flags.FlagValues()
   # --config.FIELD=VALUE may stand between the flags.
@@ -97,16 +95,12 @@ def parse(
   if not values.config and (values.help or values.list or verifies):
     return values, None, {}
   config = load(values.config, classes)
-  is_grid = config.get('experiment') in grids
+  cls = _class(config, classes)
+  is_grid = cls is Settings
   valid = 'run or report, if the experiment is not a grid of trials'
   require(is_grid or values.mode in ('run', 'report'), '--mode', values.mode, valid)
   require(is_grid or not values.trials, '--trials', values.trials, 'empty, if the experiment is not a grid of trials')
-  return values, *override(config, words, _class(config, classes), is_grid)
-
-
-def workdir(values: Flags, config: Mapping[str, Any]) -> str:
-  """The folder of records of a command line."""
-  return values.workdir or f'runs/{config["experiment"]}-{config["scale"]}'
+  return values, *override(config, words, cls)
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
@@ -130,16 +124,14 @@ def named(words: list[str]) -> list[str]:
   return [word.removeprefix(_PREFIX).partition('=')[0] for word in words if word.startswith(_PREFIX)]
 
 
-def override(
-  config: ml_collections.ConfigDict, words: list[str], cls: Any, is_grid: bool
-) -> tuple[ml_collections.ConfigDict, Lists]:
+def override(config: ml_collections.ConfigDict, words: list[str], cls: Any) -> tuple[ml_collections.ConfigDict, Lists]:
   """The config with the fields that words such as --config.seed=1 set, and the lists in its scalar fields.
 
   The last value of a repeated field counts; a field without a value is True. A comma in the name of a file that exists
   is part of the name. Raises SettingsError for an unknown field; values are checked with the settings.
   """
-  known = dict(fields(cls))
-  takes = [name for name, field in known.items() if is_grid and lists_lib.takes(name, field)]
+  known = {name: field for name, field in fields(cls) if name not in ('experiment', 'scale')}
+  takes = [name for name, field in known.items() if cls is Settings and lists_lib.takes(name, field)]
   lists = Lists()
   for name in takes:
     # A config that lacks a field is refused with the settings.
@@ -150,11 +142,9 @@ def override(
   config = config.copy_and_resolve_references()
   for word in words:
     name, has_value, text = word.removeprefix(_PREFIX).partition('=')
-    is_free = name not in ('experiment', 'scale')
-    require(is_free, 'an argument', word, 'another field: --config=NAME:SCALE sets this one')
     if name not in known:
       alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
-      raise SettingsError(f'--config.{name} is not a field of this config; did you mean {alike}?')
+      raise SettingsError(f'--config.{name} is not a field beside --config=NAME:SCALE; did you mean {alike}?')
     lists.pop(name, None)
     if name in takes and ',' in text and not os.path.exists(os.path.expanduser(text)):
       lists[name] = tuple(_value(part.strip(), known[name].type) for part in text.split(','))
@@ -218,12 +208,10 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
   require(isinstance(config, dict), prefix, config, 'a group of fields')
   known = {field.name: field for field in dataclasses.fields(cls)}
-  earlier = {name: field.metadata.get('earlier', {}) for name, field in known.items()}
-  config = {name: value for name, value in earlier.items() if value is not None} | config
-  config = {name: value for name, value in config.items() if (name, value) not in cls.gone.items()}
+  earlier = ((name, field.metadata.get('earlier', {})) for name, field in known.items())
+  config = {name: value for name, value in earlier if value is not None} | config
   for name in sorted(set(config) ^ set(known)):
-    fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
-    raise SettingsError(f'{prefix}{name} {fault}')
+    raise SettingsError(f'{prefix}{name} is missing, or is not a field; valid are {", ".join(known)}')
   values = {
     name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')
     for name, field in known.items()
@@ -237,13 +225,11 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
 
 def _converted(value: Any, field: dataclasses.Field) -> Any:
   """The value, with ints as floats in a field of floats, and JSON's lists as tuples."""
-  if isinstance(value, (list, tuple)):
-    if typing.get_args(field.type)[:1] == (EndPoint,):
-      return tuple(_read(EndPoint, one, f'{field.name}.') for one in value)
-    return tuple(_as_float(entry, field) for entry in value)
-  return _as_float(value, field)
+  kind, *_ = typing.get_args(field.type) or (field.type,)
 
+  def entry(value: Any) -> Any:
+    if kind is EndPoint and isinstance(value, dict):
+      return _read(EndPoint, value, f'{field.name}.')
+    return float(value) if kind is float and type(value) is int else value
 
-def _as_float(value: Any, field: dataclasses.Field) -> Any:
-  holds_floats = field.type in (float, tuple[float, ...])
-  return float(value) if holds_floats and type(value) is int else value
+  return tuple(map(entry, value)) if isinstance(value, (list, tuple)) else entry(value)

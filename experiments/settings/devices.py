@@ -21,7 +21,7 @@ class MeshSettings(Group):
 
 
 class DistributedSettings(Group):
-  gone = {'initialization_timeout': 120}
+  gone = ('initialization_timeout',)
 
   mode: str = setting(
     'run one trial with several processes; auto: if JAX detects a cluster',

@@ -9,14 +9,14 @@ import operator
 import typing
 from typing import Any
 
+from experiments.settings import gone
+
 _BOUNDS = {
   'least': (operator.ge, 'at least'),
   'above': (operator.gt, 'above'),
   'most': (operator.le, 'at most'),
   'below': (operator.lt, 'below'),
 }
-_KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a string'}
-_GROUP = 'a group of fields'
 
 
 class SettingsError(ValueError):
@@ -61,18 +61,16 @@ def setting(
   *,
   choices: tuple[str, ...] = (),
   may_be_empty: bool = False,
-  may_repeat: bool = False,
   earlier: Any = None,
   **bounds: float,
 ) -> Any:
-  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive and below 2**31; texts may have `choices`.
-  In a tuple both apply to each entry, and entries are distinct unless they `may_repeat`. Settings that were written
-  before the field existed have the value `earlier`, with which it is no part of an id; None: it was always there."""
-  # A given bound replaces the default at its end.
-  lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
-  upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
-  allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat, earlier=earlier)
-  return dataclasses.field(metadata=dict(meaning=meaning, bounds=lower | bounds | upper, **allowed))
+  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive; texts may have `choices`.
+  In a tuple both apply to each entry. Settings that were written before the field existed have the value `earlier`,
+  with which it is no part of an id; None: it was always there."""
+  if not {'least', 'above'} & set(bounds):
+    bounds['above'] = 0
+  allowed = dict(choices=choices, may_be_empty=may_be_empty, earlier=earlier)
+  return dataclasses.field(metadata=dict(meaning=meaning, bounds=bounds, **allowed))
 
 
 def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
@@ -84,14 +82,12 @@ def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
 def valid_values(field: dataclasses.Field) -> str:
   """The values that a field takes, in words."""
   (entry, several), allowed = _kind(field), field.metadata
-  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS.get(entry, _GROUP)
+  valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else entry.__name__
   if entry in (int, float):
-    bounds = ' and '.join(f'{_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
-    valid += ', ' + bounds.replace('above 0 ', 'positive ')
+    valid += ''.join(f', {_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
   if not several:
     return valid
-  distinct = '' if allowed['may_repeat'] else 'distinct '
-  return f'a tuple of {distinct}entries, each {valid}' + (', or ()' if allowed['may_be_empty'] else '')
+  return f'a tuple of entries, each {valid}' + (', or ()' if allowed['may_be_empty'] else '')
 
 
 def _takes(field: dataclasses.Field, value: Any) -> bool:
@@ -106,7 +102,6 @@ def _takes(field: dataclasses.Field, value: Any) -> bool:
     and all(type(x) is entry for x in values)
     and all(_BOUNDS[name][0](x, bound) for name, bound in bounds for x in values)
     and (not allowed['choices'] or set(values) <= set(allowed['choices']))
-    and (allowed['may_repeat'] or len(set(values)) == len(values))
   )
 
 
@@ -115,8 +110,8 @@ class Group:
   """Fields, and groups of them; each subclass is a frozen dataclass."""
 
   __dataclass_fields__: typing.ClassVar[dict[str, Any]]
-  # Fields that are gone, with the one value that they had: part of ids, and of settings on record.
-  gone: typing.ClassVar[dict[str, Any]] = {}
+  # Fields that are gone, whose one value is still part of ids.
+  gone: typing.ClassVar[tuple[str, ...]] = ()
 
   def __init_subclass__(cls) -> None:
     dataclasses.dataclass(frozen=True, kw_only=True)(cls)
@@ -138,7 +133,7 @@ class Group:
 
 def deciding(group: Group) -> dict[str, Any]:
   """The values of a group that ids are made of: all but the `earlier` ones of later fields, and what is gone."""
-  values = dict(group.gone)
+  values = {name: gone.FIELDS[name] for name in group.gone}
   for field in dataclasses.fields(group):
     value = getattr(group, field.name)
     value = deciding(value) if isinstance(value, Group) else value

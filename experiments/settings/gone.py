@@ -2,23 +2,40 @@
 
 from typing import Any
 
-# Each with the one value with which the other records of a folder stay what they are.
-_FIELDS = {'downstream.token_classes': 0, 'downstream.partition': 0, 'masks.joint': 2}
+# Each with the one value with which the other records of a folder stay what they are. Some are in groups of one name.
+FIELDS = {
+  'attention': 'xla',
+  'initialization_timeout': 120,
+  'joint': 2,
+  'key_size': 0,
+  'mask_share': 0.8,
+  'max_certificates': 1000,
+  'max_rounds': 4,
+  'num_permutations': 0,
+  'partition': 0,
+  'place': 'before',
+  'random_share': 0.1,
+  'ridges': [1e-6, 1e-4],
+  'scan_layers': False,
+  'temperature': 1.0,
+  'token_classes': 0,
+  'value_size': 0,
+}
 _METHODS = ('joint', 'joint_converged')
 
 
-def settings_without(content: dict[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Settings on record, or their group at `prefix`, without what is gone.
+def settings_without(content: dict[str, Any]) -> dict[str, Any]:
+  """Settings on record, or a group of them, without what is gone.
 
   A field of another value stays, so that these settings are refused.
   """
   kept = dict[str, Any]()
   for name, value in content.items():
     if isinstance(value, dict):
-      kept[name] = settings_without(value, f'{prefix}{name}.')
+      kept[name] = settings_without(value)
     elif name in ('methods', 'vanilla_methods') and isinstance(value, list):
       kept[name] = [method for method in value if method not in _METHODS]
-    elif (f'{prefix}{name}', value) not in _FIELDS.items():
+    elif (name, value) not in FIELDS.items():
       kept[name] = value
   return kept
 

@@ -25,11 +25,6 @@ class Point(NamedTuple):
     return self.num_states * self.memory_size**self.num_cells
 
   @property
-  def text(self) -> str:
-    """The kind of text: 'memory' or 'vanilla'."""
-    return 'memory' if self.memory_size else 'vanilla'
-
-  @property
   def order(self) -> tuple[int, int, int, int]:
     """The place among the points of a grid: first HMMs without a memory, then by cells."""
     return self.num_cells, *self
@@ -57,18 +52,14 @@ FIGURES = (
 class Settings(groups.Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
-  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=1024)
-  num_trials: int = setting('number of distributions of each size, each with its own pretraining', most=100_000)
+  num_states: tuple[int, ...] = setting('numbers of hidden states |H|')
+  num_trials: int = setting('number of distributions of each size, each with its own pretraining')
   num_trials_by_size: tuple[int, ...] = setting(
     'number of distributions for each entry of num_states; (): num_trials for each',
-    most=100_000,
     may_be_empty=True,
-    may_repeat=True,
   )
   tasks_per_trial: int = setting('number of tasks (draws of mu) in each trial', most=10_000)
-  tasks_at_a_time: int = setting(
-    'tasks that are tuned side by side, however many there are; may change the last bits of records', most=10_000
-  )
+  tasks_at_a_time: int = setting('tasks that are tuned side by side; may change the last bits of records')
   models: tuple[str, ...] = setting('models to tune the methods on; methods that need none run anyway', choices=MODELS)
   model: str = setting("model 'own': MODULE:FUNCTION, (distribution, key) -> (model, params); '': none")
   own_head: str = setting("method 'own_head': MODULE:FUNCTION, number of classes -> head; '': none")
@@ -104,14 +95,10 @@ class Settings(groups.Experiment):
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,
   )
-  shown_texts: int = setting(
-    'test texts of each trial that report.html shows with posterior, prediction and attention', least=0, earlier=0
-  )
+  shown_texts: int = setting('test texts of each trial that report.html shows; 0: none', least=0, earlier=0)
   figures: tuple[str, ...] = setting('figures to draw', choices=FIGURES, may_be_empty=True)
   figure: groups.FigureSettings
-  plan: tuple[EndPoint, ...] = setting(
-    'end points with their expected ranges; (): none', earlier=(), may_be_empty=True, may_repeat=True
-  )
+  plan: tuple[EndPoint, ...] = setting('end points with their expected ranges; (): none', earlier=(), may_be_empty=True)
 
   @property
   def given(self) -> dict[str, str]:
@@ -148,18 +135,12 @@ class Settings(groups.Experiment):
       return schedule._replace(num_epochs=schedule.num_epochs * self.restarts.steps_factor)
     return schedule
 
-  def num_starts(self, method: str) -> int:
-    """The number of starts from which one of METHODS is trained on a task."""
-    return self.restarts.number if METHODS[method].fit == 'restarts' else 1
-
-  def num_masks(self, method: str) -> int:
-    """The number of [MASK]s before a text that one of METHODS reads."""
-    return self.masks.number if METHODS[method].reads == 'masks' else 1
-
   def num_rows_added(self, method: str) -> int:
     """The length of a prompt, or the number of [MASK]s beyond the first, that one of METHODS adds to a text."""
     chosen = METHODS[method]
-    return self.prompt.length if chosen.prompt and not chosen.shifts else self.num_masks(method) - 1
+    if chosen.reads == 'masks':
+      return self.masks.number - 1
+    return self.prompt.length if chosen.prompt and not chosen.shifts else 0
 
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""

@@ -14,16 +14,13 @@ from hmm_jax.models.bert import Bert
 from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.tuning.tuner import Schedule
 
-# A smaller one is lost in float64 beside features of order 1.
-_LEAST_RIDGE = 1e-15
-
 
 class Experiment(Group):
   """The settings that every experiment has."""
 
   experiment: str = setting('name of the experiment; set by --config')
   scale: str = setting('scale of the experiment; set by --config=NAME:SCALE')
-  seed: int = setting('random seed', least=0)
+  seed: int = setting('random seed', least=0, below=2**31)
   compilation_cache: str = setting("folder of compiled programs: auto, a path, or '' for none")
   fast_compilation: bool = setting('compile programs in two thirds of the time; they run slower')
   deterministic: bool = setting('exclude nondeterministic GPU operations')
@@ -31,23 +28,24 @@ class Experiment(Group):
 
 
 class FigureSettings(Group):
-  width: float = setting('width in inches', least=1, most=30)
-  height: float = setting('height in inches', least=1, most=30)
-  dpi: int = setting('resolution in dots per inch', least=10, most=600)
+  width: float = setting('width in inches', least=1)
+  height: float = setting('height in inches', least=1)
+  dpi: int = setting('resolution in dots per inch', least=10)
   paper_overlay: bool = setting("draw and tabulate the paper's Figure 3 beside ours")
 
 
 class HmmSettings(Group):
-  gone = {'num_permutations': 0}
-  transition_temperature: float = setting('softmax temperature of the permutation weights', least=1e-6, most=1_000_000)
-  initial_temperature: float = setting('softmax temperature of P[H_1]', least=1e-6, most=1_000_000)
-  emission_temperature: float = setting('softmax temperature of the rows P[X | H]', least=1e-6, most=1_000_000)
-  num_tokens: int = setting('vocabulary size V', least=2, most=65_536)
+  gone = ('num_permutations',)
+
+  transition_temperature: float = setting('softmax temperature of the permutation weights', least=1e-6)
+  initial_temperature: float = setting('softmax temperature of P[H_1]', least=1e-6)
+  emission_temperature: float = setting('softmax temperature of the rows P[X | H]', least=1e-6)
+  num_tokens: int = setting('vocabulary size V', least=2)
 
 
 class MemorySettings(Group):
-  sizes: tuple[int, ...] = setting('numbers |M| of values of a memory cell; 0: no memory', least=0, most=4096)
-  cells: tuple[int, ...] = setting('numbers N of memory cells', most=64)
+  sizes: tuple[int, ...] = setting('numbers |M| of values of a memory cell; 0: no memory', least=0)
+  cells: tuple[int, ...] = setting('numbers N of memory cells')
   label_cell: int = setting("index of the cell that decides the label, the paper's j*", least=0)
   joint_prior: bool = setting('draw P[M, H_1] jointly')
   joint_permutations: bool = setting('mix as many permutations as joint states |M||H|')
@@ -71,8 +69,9 @@ class CorpusSettings(Group):
 
 
 class BertSettings(Group):
-  gone = {'attention': 'xla'}
-  num_layers: int = setting('number of layers', most=1000)
+  gone = ('attention', 'scan_layers')
+
+  num_layers: int = setting('number of layers')
   width: int = setting('embedding width D')
   num_heads: int = setting('attention heads in a layer')
   ffn_width: int = setting('width of the feed-forward layer')
@@ -80,7 +79,6 @@ class BertSettings(Group):
   dropout_rate: float = setting('dropout rate in pretraining', least=0, below=1)
   init_stddev: float = setting('standard deviation of the initial weights; 0.02 in BERT at width 768')
   dtype: str = setting('compute dtype of pretraining; parameters: float32', choices=('float32', 'bfloat16', 'float16'))
-  scan_layers: bool = setting('compile all layers but the last as one scan')
   causal: bool = setting('predict the next token: each row sees only the tokens before it', earlier=False)
 
   def module(self, num_tokens: int) -> Bert:
@@ -96,7 +94,8 @@ class AdamWSettings(Group):
 
 
 class MlmSettings(AdamWSettings):
-  gone = {'mask_share': 0.8, 'random_share': 0.1}
+  gone = ('mask_share', 'random_share')
+
   optimizer: str = setting('optimiser: AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
   muon_learning_rate: float = setting('peak learning rate of the matrices trained by Muon')
   decay: str = setting('learning rate decay; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
@@ -135,11 +134,10 @@ class MeasureSettings(Group):
   num_chunks: int = setting('corrupted chunks for the MLM loss above its Bayes floor')
   num_inputs: int = setting('maximum test inputs for KL and total variation at the [MASK]')
   num_documents: int = setting('documents evaluated with one position masked at a time')
-  batch_size: int = setting('batch size of the evaluation', most=65_536)
+  batch_size: int = setting('batch size of the evaluation')
   prompts: int = setting(
-    'prompts of text and random ones, whose effect on predictions is measured beside that of a tuned prompt; 0: none',
+    'prompts of text and random ones whose effect is measured; 0: none',
     least=0,
-    most=1000,
     earlier=0,
   )
 
@@ -148,15 +146,15 @@ class DownstreamSettings(Group):
   length: int = setting('tokens in a text, [MASK] included; all of them decide the label', least=2)
   num_positions: int = setting('positions the model sees, prompt included; 0: the whole text', least=0)
   label_state: str = setting(
-    'state that decides labels without a memory: that of the hidden token, or the silent one before the first',
+    'state of labels without a memory: of the hidden token, or the silent one before',
     choices=('first', 'silent'),
   )
   hidden: str = setting('hidden token of a text, that [MASK] stands for', choices=('first', 'last'), earlier='first')
   num_train: int = setting('number of training inputs', least=2)
   num_validation: int = setting('number of validation inputs')
   num_test: int = setting('number of test inputs')
-  num_classes: int = setting('number of classes', least=2, most=1000)
-  num_nonzero: int = setting('nonzero entries of mu, capped at its size', most=1_000_000)
+  num_classes: int = setting('number of classes', least=2)
+  num_nonzero: int = setting('nonzero entries of mu, capped at its size')
   with_replacement: bool = setting('draw the places of the nonzero entries with replacement')
 
   @property
@@ -185,43 +183,33 @@ class TuneSettings(AdamWSettings):
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting(
-    'ridges of heads fitted to the test inputs; the best one also starts the search', least=_LEAST_RIDGE
-  )
+  gone = ('max_certificates', 'max_rounds', 'ridges')
+
   tolerance: float = setting('margins up to this count as 0; test inputs have unit covariance', below=1)
-  max_rounds: int = setting('maximum search rounds from each start', most=1_000_000)
-  max_certificates: int = setting('maximum certificates of inseparability to search for')
 
 
 class ConvergedSettings(Group):
-  ridge: float = setting(
-    'L2 penalty added to the mean loss: ridge / 2 times the squared weights and bias', least=_LEAST_RIDGE
-  )
+  ridge: float = setting('L2 penalty added to the mean loss: ridge / 2 times the squared weights and bias')
   tolerance: float = setting('largest gradient entry of a converged head')
   max_iterations: int = setting('maximum optimiser steps to convergence')
 
 
 class RestartSettings(Group):
   number: int = setting('starts of each task; the best on validation counts', most=16_384)
-  steps_factor: int = setting('epochs of each start, as a multiple of num_epochs', most=1_000_000)
+  steps_factor: int = setting('epochs of each start, as a multiple of num_epochs')
 
 
 class MaskSettings(Group):
-  number: int = setting('masks: number of [MASK]s before a text, whose marginals are read', most=1000, earlier=5)
+  number: int = setting('masks: number of [MASK]s before a text, whose marginals are read', earlier=5)
 
 
 class PromptSettings(TuneSettings):
-  length: int = setting('prompt length in vectors', most=65_536)
+  length: int = setting('prompt length in vectors')
   init: str = setting('initialisation: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
   init_scale: float = setting("half-width of the uniform initialisation, in units of the model's prompt space")
-  place: str = setting(
-    'before the text (a prefix), or inner: between its [MASK] and the rest (a suffix if the last token is hidden)',
-    choices=('before', 'inner'),
-    earlier='before',
-  )
 
 
 class AttentionSettings(TuneSettings):
-  gone = {'temperature': 1.0, 'key_size': 0, 'value_size': 0}
+  gone = ('temperature', 'key_size', 'value_size')
 
   form: str = setting("attention head: the paper's (4.1), or the released code's", choices=('paper', 'official'))

@@ -1,14 +1,16 @@
 """The output of `--help` and `--list`: plain lines, which read the same on a terminal and in a pipe."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 import operator
 import textwrap
+from typing import Any
 
 import ml_collections
 
 from experiments.settings import config as config_lib
 from experiments.settings.fields import fields, printable, valid_values
-from experiments.settings.lists import Lists, takes
+from experiments.settings.grid import Settings
+from experiments.settings.lists import takes
 from experiments.settings.trial import Trial
 
 _WIDTH = 100
@@ -28,19 +30,12 @@ def trials_text(trials: Sequence[Trial]) -> str:
   return ''.join(printable(f'{number}  {trial.id}  {trial}') + '\n' for number, trial in enumerate(trials))
 
 
-def fields_text(
-  config: ml_collections.ConfigDict,
-  lists: Lists,
-  classes: config_lib.Classes,
-  grids: Collection[str],
-) -> str:
+def fields_text(config: ml_collections.ConfigDict, cls: Any) -> str:
   """Every field of a config: its name, value, meaning and valid values, and if it takes a list of them."""
   lines = [f'{config.experiment}:{config.scale}']
-  for name, field in fields(classes[config.experiment]):
-    may_be_list = '; takes a list' if config.experiment in grids and takes(name, field) else ''
-    text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}{may_be_list}'
-    values = lists.get(name, (operator.attrgetter(name)(config),))
-    value = f'{name} = {", ".join(map(repr, values))}'
-    lines += textwrap.wrap(value, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 4)
-    lines += textwrap.wrap(text, _WIDTH, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
+  for name, field in fields(cls):
+    may_be_list = '; takes a list' if cls is Settings and takes(name, field) else ''
+    value = operator.attrgetter(name)(config)
+    text = f'{name} = {value!r}: {field.metadata["meaning"]}; valid is {valid_values(field)}{may_be_list}'
+    lines += textwrap.wrap(text, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 6)
   return '\n'.join(lines) + '\n'

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import itertools
-import operator
 import re
 from typing import Any
 
-from experiments.settings.fields import fields, SettingsError
+from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 
 # Values by the dotted name of a field.
@@ -100,8 +99,7 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   """
   if len(grid) < 2:
     return [{} for _ in grid]
-  names = [name for name, _ in fields(type(grid[0]))]
-  return points_of([dict(zip(names, operator.attrgetter(*names)(one))) for one in grid], is_grid(grid[0]))
+  return points_of([dict(flat(dataclasses.asdict(one))) for one in grid], is_grid(grid[0]))
 
 
 def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dict[str, Any]]:

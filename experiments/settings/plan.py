@@ -12,7 +12,7 @@ class EndPoint(Group):
   name: str = setting('what it is called')
   first: tuple[str, ...] = setting('model and method of the fit')
   second: tuple[str, ...] = setting(
-    'model and methods of the fits it is compared with, of which the best counts on each task; (): none',
+    'model and methods of the fits to compare, the best on each task; (): none',
     earlier=(),
     may_be_empty=True,
   )
@@ -22,6 +22,6 @@ class EndPoint(Group):
   times: float = setting('factor of the second', earlier=1.0)
   step: int = setting('pretraining step that the fits read; 0: the last', earlier=0, least=0)
   above: tuple[float, ...] = setting(
-    'lower end of the expected range; (): none', earlier=(), least=-100, most=100, may_be_empty=True
+    'lower end of the expected range; (): none', earlier=(), least=-100, may_be_empty=True
   )
-  below: tuple[float, ...] = setting('its upper end', earlier=(), least=-100, most=100, may_be_empty=True)
+  below: tuple[float, ...] = setting('its upper end', earlier=(), least=-100, may_be_empty=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 import functools
-import re
 import types
 from typing import Any, NamedTuple
 
@@ -149,9 +148,12 @@ def trials(*grid: Settings, code: Callable[[Settings], Mapping[str, str]] = lamb
 def trial_numbers(text: str, count: int) -> list[int]:
   """Parse numbers of trials below `count`, such as '0,3-5'; '' means all. Raises SettingsError."""
   numbers = set[int]()
-  for part in text.split(',') if text else ():
-    ends = re.fullmatch(r' *([0-9]{1,9})(?:-([0-9]{1,9}))? *', part)
-    first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-    require(first <= last < count, '--trials', text, f'numbers from 0 to {count - 1}, and ranges, such as 0,3-5')
-    numbers |= set(range(first, last + 1))
-  return sorted(numbers) or list(range(count))
+  try:
+    for part in text.split(',') if text else [f'0-{count - 1}']:
+      first, _, last = part.partition('-')
+      numbers |= {*range(int(first), int(last or first) + 1)}
+  except ValueError:
+    numbers.clear()
+  are_trials = numbers and max(numbers) < count
+  require(are_trials, '--trials', text, f'numbers from 0 to {count - 1}, and ranges, such as 0,3-5')
+  return sorted(numbers)

@@ -46,8 +46,8 @@ class BenchmarkSettings(Settings):
 class BeliefSettings(Settings):
   """The settings of prompt_vs_head, the HMMs whose beliefs are probed beside mess3 and a memory, and the texts."""
 
-  num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=1024, may_repeat=True)
-  temperatures: tuple[float, ...] = setting('temperatures of P[X | H]', least=1e-6, may_repeat=True)
+  num_states: tuple[int, ...] = setting('|H| of the HMMs of each entry of temperatures', most=1024)
+  temperatures: tuple[float, ...] = setting('temperatures of P[X | H]', least=1e-6)
   checkpoints: tuple[int, ...] = setting('pretraining steps after which layers are probed, beside 0')
   num_texts: int = setting('texts of each design that probes are fitted to and scored on', least=20, most=10**6)
 

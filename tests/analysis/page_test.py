@@ -18,7 +18,7 @@ from experiments.analysis.tables import table
 from experiments.records import files, load, results, trials
 from experiments.settings import config as config_lib
 from experiments.studies import registry
-from experiments.studies.registry import GRIDS, SETTINGS
+from experiments.studies.registry import SETTINGS
 
 
 def _shown(workdir):
@@ -67,7 +67,7 @@ def _commands(workdir, grid):
 def test_the_command_is_read_back_as_the_same_settings(tmp_path):
   made = settings(seed=3, methods=('head',), prompt__length=2)
   (command,) = _commands(tmp_path, [made])
-  _, config, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, GRIDS, ['run'])
+  _, config, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, ['run'])
   assert registry.from_config(config) == made
 
 

@@ -80,6 +80,6 @@ def _chosen(job, index=''):
   (container,) = job['template']['spec']['containers']
   assert container['command'] == ['python', '-m', 'experiments.main']
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
-  values, config, _ = parse(['main', *arguments], registry.SETTINGS, registry.GRIDS, ['run'])
+  values, config, _ = parse(['main', *arguments], registry.SETTINGS, ['run'])
   num_trials = len(trials(registry.from_config(config)))
   return trial_numbers(values.trials, num_trials), num_trials

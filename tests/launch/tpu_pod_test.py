@@ -48,7 +48,7 @@ def test_a_dry_run_prints_commands_whose_words_are_taken(tmp_path):
   (run,) = [line for line in lines if 'experiments.main' in line]
   words = shlex.split(' '.join(shlex.split(run)))
   argv = words[words.index('experiments.main') : words.index('>', -4)]
-  values, config, _ = parse(argv, registry.SETTINGS, registry.GRIDS, ['run'])
+  values, config, _ = parse(argv, registry.SETTINGS, ['run'])
   assert (values.workdir, config.pretrained) == ('gs://bucket/run', 'gs://bucket/pretrained')
 
 

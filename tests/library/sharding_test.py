@@ -33,7 +33,7 @@ SIZES = dict(
   pretrain__mask_rate=0.3,
 )
 OF_ADAMW = settings_of('smoke', **SIZES, pretrain__optimizer='adamw')
-OF_MUON = settings_of('smoke', **SIZES, pretrain__optimizer='muon', bert__scan_layers=True)
+OF_MUON = settings_of('smoke', **SIZES, pretrain__optimizer='muon')
 
 
 def _specs(settings, sizes):

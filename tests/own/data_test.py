@@ -98,7 +98,7 @@ def test_a_comma_may_be_part_of_a_name(tmp_path):
 
   def parsed(word):
     words = ['main', '--config=prompt_vs_head', f'--config.distribution={word}', f'--workdir={tmp_path}']
-    _, config, lists = config_lib.parse(words, registry.SETTINGS, registry.GRIDS, ['run'], data.is_kept)
+    _, config, lists = config_lib.parse(words, registry.SETTINGS, ['run'], data.is_kept)
     return lists.get('distribution', config.distribution)
 
   assert parsed(file) == file

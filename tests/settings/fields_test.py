@@ -65,9 +65,7 @@ def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
 
 def test_lists_may_have_spaces_and_flags_be_unset():
   words = '--config.methods=head , prompt', '--config.debug_nans', '--noconfig.debug_nans'
-  _, config, _ = config_lib.parse(
-    ['main', '--config=prompt_vs_head', *words], registry.SETTINGS, registry.GRIDS, ['run']
-  )
+  _, config, _ = config_lib.parse(['main', '--config=prompt_vs_head', *words], registry.SETTINGS, ['run'])
   settings = registry.from_config(config)
   assert settings.methods == ('head', 'prompt') and not settings.debug_nans
   assert trial_numbers('0 , 2-3', 4) == [0, 2, 3]
