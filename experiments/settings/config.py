@@ -181,12 +181,14 @@ def expanded(
 
   Raises SettingsError, by the name of the point, if one is refused.
   """
-  grid = list[Any]()
-  for values in itertools.product(*lists.values()):
-    point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
-    _set(one, point)
-    with lists_lib.at(point):
-      grid.append(read(one))
+  grid, one = list[Any](), config.copy_and_resolve_references()
+  # Types are checked with the settings.
+  with one.ignore_type():
+    for values in itertools.product(*lists.values()):
+      point = dict(zip(lists, values))
+      one.update_from_flattened_dict(point)
+      with lists_lib.at(point):
+        grid.append(read(one))
   return grid
 
 
