@@ -185,7 +185,7 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
     rows = records[records['record'] == kind]
     if len(rows):
       cells = rows.reindex(columns=[*fields]).map(_cell, na_action='ignore')
-      made[kind] = table(title, cells.rename(columns=lambda field: field.replace('_', ' ')), num_texts=3)
+      made[kind] = table(title, cells.rename(columns=lambda field: field.replace('_', ' ')), num_texts=5)
   return made
 
 
