@@ -198,7 +198,8 @@ def _accuracy(grid: Grid) -> pd.DataFrame:
   cells = (100 * groups['near_tie_share'].mean()).map('{:.1f}'.format).to_frame('near\nties')
   cells['majority'] = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
   for field, heading in (('kl_at_mask', 'KL at [MASK]'), ('excess_mlm_loss', 'excess MLM loss')):
-    for model, records in grid.records.dropna(subset=field).groupby('model', sort=False):
+    measured = grid.records[grid.records['model'] != 'exact'].dropna(subset=field)
+    for model, records in measured.groupby('model', sort=False):
       distances = records.groupby(grid.rows, sort=False)[field].mean().astype(float)
       cells[f'{heading}\n{MODEL_NAMES[model]}'] = distances.map('{:.3f}'.format)
   return _joined(counts, grid.fits('accuracy'), cells)
