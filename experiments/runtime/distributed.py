@@ -41,12 +41,12 @@ def initialize(settings: DistributedSettings) -> None:
   s = settings
   if s.mode == 'off' or jax.distributed.is_initialized():
     return
+  if s.num_processes:
+    require(':' in s.coordinator_address, 'distributed.coordinator_address', s.coordinator_address, 'HOST:PORT')
+    require(s.process_id < s.num_processes, 'distributed.process_id', s.process_id, f'below {s.num_processes}')
   try:
     # JAX's own detection raises if there is no cluster, and joins one of a single process.
     find = clusters.ClusterEnv.auto_detect_unset_distributed_params
-    if s.num_processes:
-      require(':' in s.coordinator_address, 'distributed.coordinator_address', s.coordinator_address, 'HOST:PORT')
-      require(s.process_id < s.num_processes, 'distributed.process_id', s.process_id, f'below {s.num_processes}')
     asked = s.coordinator_address, s.num_processes, s.process_id, None
     joined = asked if s.num_processes else find(None, None, None, None, None, _MOST_WAIT)
     address, count, index, local_devices = joined

@@ -165,7 +165,7 @@ def _value(text: str, kind: Any) -> Any:
     value = tuple(part.strip() for part in text.split(','))
   if typing.get_args(kind):
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
-  return text if isinstance(value, tuple) else value
+  return value if isinstance(value, (bool, int, float)) else text
 
 
 def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:

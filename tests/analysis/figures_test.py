@@ -47,6 +47,12 @@ def _bars(axes):
   return [list(both) for both in ends if np.isfinite(both).all()]
 
 
+def test_a_figure_with_several_distributions_at_one_place_is_left_out():
+  """Sizes of a memory share |H|, but not the number of joint states."""
+  assert _figure(grid_figures.figure_3_left, memory_records()) is None
+  assert _figure(grid_figures.figure_3_right, memory_records())
+
+
 def test_a_line_passes_through_the_means_of_the_records():
   """In percent, at sizes that stand at equal distances."""
   figure, axes, lines = _drawn(grid_figures.figure_3_left, prompt_records())

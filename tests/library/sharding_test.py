@@ -39,7 +39,8 @@ OF_MUON = settings_of('smoke', **SIZES, pretrain__optimizer='muon')
 def _specs(settings, sizes):
   """The spec of every leaf of a state, by its path."""
   optimizer = settings.pretrain.gradient_transformation(40)
-  state = jax.eval_shape(lambda: pretraining_lib.init_train_state(jax.random.key(0), settings.bert_module(), optimizer))
+  bert = settings.bert_module().clone(scan_layers=settings is OF_MUON)
+  state = jax.eval_shape(lambda: pretraining_lib.init_train_state(jax.random.key(0), bert, optimizer))
   mesh = jax.sharding.AbstractMesh(sizes, sharding.AXES)
   leaves = jax.tree.leaves_with_path(sharding.state_shardings(mesh, state))
   return {jax.tree_util.keystr(path, simple=True, separator='/'): tuple(leaf.spec) for path, leaf in leaves}

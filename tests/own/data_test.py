@@ -18,7 +18,6 @@ from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
-from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -89,23 +88,6 @@ def test_given_data_replace_draws(tmp_path):
   distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
-
-
-def test_a_comma_may_be_part_of_a_name(tmp_path):
-  """The file is there, or the workdir has a copy by its name or its reference; else it is a list."""
-  file = _written(tmp_path / 'my,own.json', processes.mess3())
-  settings = _resolved(tmp_path, distribution=file)
-
-  def parsed(word):
-    words = ['main', '--config=prompt_vs_head', f'--config.distribution={word}', f'--workdir={tmp_path}']
-    _, config, lists = config_lib.parse(words, registry.SETTINGS, ['run'], data.is_kept)
-    return lists.get('distribution', config.distribution)
-
-  assert parsed(file) == file
-  pathlib.Path(file).unlink()
-  assert parsed(file) == tuple(file.split(','))
-  data.keep(settings, tmp_path)
-  assert [parsed(word) for word in (file, settings.distribution)] == [file, settings.distribution]
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):
@@ -245,8 +227,6 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
   [
     (dict(distribution='mess3'), '^pretrained_from is .*; valid is a model of 3 tokens, as mess3 has, and not of 4$'),
     (dict(bert__max_positions=1), '^bert.max_positions is 1; valid is 24, set by '),
-    (dict(downstream__length=30), '^bert.max_positions is 24; valid is at least 34'),
-    (dict(models=('exact',)), "^pretrained_from is .*; valid is '' unless models has 'bert'"),
     (dict(pretrained_from='nowhere'), '^pretrained_from is .nowhere.*; valid is a folder of'),
   ],
 )

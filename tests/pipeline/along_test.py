@@ -10,7 +10,6 @@ import scipy.stats
 
 from experiments.pipeline import distance, pretraining, sweep, verify
 from experiments.records import checkpoints, files, results
-from experiments.settings.fields import SettingsError
 from hmm_jax.models.bayes_gap import Ideal
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -117,18 +116,3 @@ def test_the_unigram_gap_is_that_of_the_best_constant_prediction():
   probs = np.random.default_rng(0).dirichlet([0.3] * 4, 50)
   gap = distance.unigram_gap((None, Ideal(None, None, None, probs[:, None]), None))
   assert gap == pytest.approx(scipy.stats.entropy(probs, probs.mean(0)[None], axis=1).mean())
-
-
-@pytest.mark.parametrize(
-  ('field', 'changes'),
-  [
-    ('checkpoints', dict(checkpoints=(8, 4))),
-    ('checkpoints', dict(checkpoints=(3, 8))),
-    ('checkpoints', dict(checkpoints=(4, 10))),
-    ('pretrained_from', dict(pretrained_from='elsewhere-0123456789ab')),
-  ],
-)
-def test_steps_that_a_pretraining_does_not_pass_are_refused(field, changes):
-  """Out of order, within a call of the program, or past the end; and all of a model from elsewhere."""
-  with pytest.raises(SettingsError, match=f'^{field} is'):
-    _settings(**changes)

@@ -9,7 +9,6 @@ from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import downstream, optimal_heads, tuning
-from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from hmm_jax.models.model import ExactModel
@@ -49,10 +48,3 @@ def test_heads_read_the_marginals_of_masks(monkeypatch):
   with pytest.raises(ZeroDivisionError):
     tuned('masks', 'own')
   np.testing.assert_allclose(seen[0], optimal_heads.exact_marginals_at_masks(CHAIN, drawn()[1].inputs, 2), atol=1e-6)
-
-
-def test_masks_that_do_not_fit_are_refused():
-  """24 positions hold 16 masks with 8 tokens."""
-  with pytest.raises(SettingsError, match='^bert.max_positions is'):
-    settings_of('smoke', methods=('masks',), masks__number=17)
-  settings_of('smoke', methods=('masks',), masks__number=16)

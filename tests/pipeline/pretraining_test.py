@@ -11,7 +11,7 @@ from run_cases import QUIET, run_trial
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import files, models
+from experiments.records import files
 from experiments.records.files import read_arrays, read_json_lines
 from experiments.records.trials import TEXTS, TrialFolder
 from experiments.settings.fields import SettingsError
@@ -39,7 +39,6 @@ def test_a_chunk_is_of_one_document():
     ('mesh', 2, dict(mesh__data=2, mesh__tensor=2)),
     ('pretrain.batch_size is 12; valid is a multiple of mesh.data times mesh.fsdp', 1, dict(pretrain__batch_size=12)),
     ('bert.num_heads is 2; valid is a multiple of mesh.tensor, 4', 1, dict(mesh__tensor=4)),
-    ('bert.attention', 1, dict(bert__attention='cudnn', bert__dtype='bfloat16')),
     ('pretrained', 1, dict(pretrained='/proc/nothing')),
     (None, 1, dict(mesh__fsdp=-1, mesh__data=2)),
     (None, 1, dict(mesh__data=2, mesh__tensor=2)),
@@ -56,26 +55,6 @@ def test_a_machine_must_fit_the_settings(field, processes, changes, monkeypatch)
   else:
     with pytest.raises(SettingsError, match=f'^{field}'):
       pretraining.check_machine(settings)
-
-
-def test_models_to_come_need_room(tmp_path, monkeypatch):
-  """Each unfinished model needs its parameters, and one of them a checkpoint more than is kept; each, if all stay.
-
-  The disk of the shared models counts.
-  """
-  settings = settings_of('smoke', pretrained=str(tmp_path / 'models'))
-  folders = [TrialFolder(Trial(settings, Point(4), number), tmp_path / 'work') for number in range(3)]
-  files.write_checksums(folders[0].pretrained_directory / models.NAME, '')
-  state, params = pretraining._state_bytes(settings)
-  for keep, needed in (False, 3 * state + 2 * params), (True, 6 * state + 2 * params):
-    kept = dataclasses.replace(settings, keep_checkpoints=keep)
-    asked = [folder._replace(trial=folder.trial._replace(settings=kept)) for folder in folders]
-    free = {tmp_path / 'models': needed + 2**20 - 1}
-    monkeypatch.setattr(pretraining.storage, 'free_bytes', free.__getitem__)
-    with pytest.raises(SettingsError, match='free bytes in .*models is [0-9]+; valid is at least'):
-      pretraining.check_disk(asked)
-    free[tmp_path / 'models'] += 1
-    pretraining.check_disk(asked)
 
 
 @pytest.fixture(scope='module')

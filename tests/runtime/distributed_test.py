@@ -178,4 +178,4 @@ def test_processes_that_cannot_be_joined_are_refused():
   with pytest.raises(SettingsError, match="distributed.mode is 'on'"):
     distributed.initialize(_asked(mode='on'))
   with pytest.raises(SettingsError, match='process_id is 3'):
-    _asked(**OUTRIGHT | {'process_id': 3})
+    distributed.initialize(_asked(**OUTRIGHT | {'process_id': 3}))

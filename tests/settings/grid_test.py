@@ -1,55 +1,18 @@
-"""The grid of each experiment, and which settings do not fit each other."""
+"""The grid of each experiment."""
 
-import pytest
 from settings_cases import settings_of
 
 from configs import base
 from experiments.settings import config as config_lib
-from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
 from experiments.studies import grids
 
 CELLS, RIGHT = 'memory_cells', 'memory_vs_vanilla'
 
 
-@pytest.mark.parametrize(
-  ('field', 'changes'),
-  [
-    ('corpus.chunk_length', dict(corpus__chunk_length=20000)),
-    ('bert.width', dict(bert__width=130)),
-    ('bert.max_positions is 64; valid is at least 73', dict(prompt__length=40)),
-    ('pretrain.random_share', dict(pretrain__random_share=0.3)),
-    ('pretrain.num_steps', dict(pretrain__num_steps=1251)),
-    ('attention.warmup_steps is 935; valid is below the 935', dict(experiment=CELLS, attention__warmup_steps=935)),
-    ('num_trials_by_size', dict(num_trials_by_size=(1, 2))),
-    ('memory.cells', dict(experiment=CELLS, memory__cells=(8,), num_states=(8,))),
-    ('memory.label_cell', dict(experiment=CELLS, memory__cells=(1, 2), memory__label_cell=1)),
-    ('downstream.num_positions', dict(downstream__num_positions=11, prompt__length=10)),
-    ('attention.form', dict(attention__form='official', methods=('attention_blind',))),
-  ],
-)
-def test_settings_that_do_not_fit_each_other_are_refused(field, changes):
-  """One sentence names the field of which another value would be valid."""
-  with pytest.raises(SettingsError, match=f'^{field}'):
-    settings_of(**changes)
-
-
-def test_methods_that_need_a_model_are_refused_without_one():
-  """Methods that need no model are accepted."""
-  settings_of(models=('exact',), methods=('tokens',))
-  with pytest.raises(SettingsError, match='^models'):
-    settings_of(models=('none',), methods=('head',))
-
-
-def test_settings_at_the_edge_are_accepted():
-  """A cut text may be longer than BERT, and cells that no memory has do not matter.
-
-  A memory of size 0 is one HMM without a memory, whatever the number of cells.
-  """
-  cut = settings_of(downstream__length=500, downstream__num_positions=64, prompt__length=62)
-  assert (cut.seen_length('head'), cut.seen_length('prompt')) == (64, 2)
-  assert list(settings_of(num_states=(7,), memory__cells=(2, 40), memory__label_cell=1).grid()) == [Point(7)]
-  both = settings_of(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2), figures=()).grid()
+def test_a_memory_of_size_0_is_one_hmm_whatever_the_number_of_cells():
+  assert list(settings_of(num_states=(7,), memory__cells=(2, 40)).grid()) == [Point(7)]
+  both = settings_of(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2)).grid()
   assert list(both) == [Point(4), Point(4, 2, 1), Point(4, 2, 2)]
 
 

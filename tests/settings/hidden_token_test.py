@@ -1,10 +1,9 @@
-"""Settings of a hidden last token and of causal models: refusals, ids, and where prompts stand."""
+"""Settings of a hidden last token and of causal models: ids, and where prompts stand."""
 
 import pytest
 from settings_cases import settings_of
 
 from experiments.pipeline import tuning
-from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from hmm_jax.models.model import ExactModel
@@ -12,23 +11,6 @@ from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning.tuner import Prompt
 
 POINT = Point(4)
-
-
-@pytest.mark.parametrize(
-  ('experiment', 'changes', 'sentence'),
-  (
-    ('next_token', {'downstream__hidden': 'first'}, "downstream.hidden is 'first'; valid is 'last' if bert.causal"),
-    ('next_token', {'methods': ('masks',)}, "downstream.hidden is 'last'; valid is 'first' for method masks"),
-    ('next_token', {'methods': ('head_best',)}, "downstream.hidden is 'last'; valid is 'first' for method head_best"),
-    ('next_token', {'downstream__label_state': 'silent'}, "downstream.label_state is 'silent'; valid is 'first' if"),
-    ('next_token', {'downstream__num_positions': 8}, 'downstream.num_positions is 8; valid is 0 if'),
-    ('next_token', {'bert__attention': 'cudnn'}, "bert.causal is True; valid is False if attention is 'cudnn'"),
-    ('belief_states', {'downstream__hidden': 'last'}, "downstream.hidden is 'last'; valid is 'first': the study"),
-  ),
-)
-def test_what_makes_no_sense_is_refused_in_a_sentence(experiment, changes, sentence):
-  with pytest.raises(SettingsError, match=f'^{sentence}'):
-    settings_of('smoke', experiment, **changes)
 
 
 def test_ids_tell_causal_from_masked_and_are_what_they_were_before_the_fields():

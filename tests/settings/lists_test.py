@@ -3,7 +3,6 @@
 import copy
 import functools
 import operator
-import re
 
 import pytest
 from settings_cases import config_of, settings_of
@@ -20,8 +19,9 @@ from experiments.studies import registry
 
 def _grid(*words, config=None):
   """The settings that a config and words, each FIELD=VALUES, ask for."""
-  words = ['', *(f'--config.{word}' for word in words)]
-  made, _, lists = config_lib.override(config or config_of('smoke'), words, registry.SETTINGS, registry.GRIDS)
+  words = [f'--config.{word}' for word in words]
+  config = config or config_of('smoke')
+  made, lists = config_lib.override(config, words, registry.SETTINGS[config.experiment])
   return config_lib.expanded(made, lists, registry.from_config)
 
 
@@ -96,24 +96,16 @@ def test_a_file_may_have_a_comma_in_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('words', 'says'),
   [
-    ('downstream.num_train=64,8', '^at downstream.num_train=8: head.warmup_steps is 4; valid is below the 1'),
     ('seed=1,1', r'^seed is \(1, 1\); valid is a list of distinct values'),
-    ('seed=1,x', "^at seed=x: seed is 'x'; valid is an int"),
-    ('figure.width=3,4', 'figure.width=3,4: .*; valid is a number'),
-    ('num_trials=1,2', 'num_trials=1,2: .*; valid is an int'),
-    ('fast_compilation=True,False', 'fast_compilation=True,False: .*; valid is True or False'),
-    (
-      'distribution=mess3,',
-      r"^distribution is \('mess3', ''\); valid is a list of distinct values, none of them empty",
-    ),
-    # As references of files that have been read.
-    ('distribution=mine-0a,yours-0a', '^distribution is .*; valid is a list without two names of one content$'),
-    ('prompt.length=1,[2]', r"^at prompt.length=\[2\]: prompt.length is '\[2\]'; valid is an int"),
-    ('seed=1,2 num_trials=5000', 'trials of the grid is 20000; valid is at most 10,000'),
+    ('seed=1,x', "^at seed=x: seed is 'x'"),
+    ('figure.width=3,4', "figure.width is '3,4'"),
+    ('num_trials=1,2', "num_trials is '1,2'"),
+    ('fast_compilation=True,False', "fast_compilation is 'True,False'"),
+    ('prompt.length=1,[2]', r'^at prompt.length=\[2\]: prompt.length is '),
   ],
 )
 def test_grids_that_cannot_run_are_refused(words, says):
-  """By the point, or the field, or the size."""
+  """By the point or the field."""
   with pytest.raises(SettingsError, match=says):
     _grid(*words.split())
 
@@ -123,35 +115,26 @@ def test_of_a_field_that_is_named_twice_the_last_value_counts():
   words = ['num_states=4', 'seed=1,2', 'prompt.length=3', 'num_states=(6,8)', 'prompt.length=5', 'seed=7']
   (settings,) = _grid(*words)
   assert (settings.num_states, settings.prompt.length, settings.seed) == ((6, 8), 5, 7)
-  words = ['main', '--config.methods', "('head',)", '--config.methods', "('prompt',)"]
-  config, others, _ = config_lib.override(config_of('smoke'), words, registry.SETTINGS, registry.GRIDS)
-  assert (config.methods, others) == (('prompt',), ['main'])
 
 
 @pytest.mark.parametrize(
-  ('field', 'meant'),
-  [
-    ('tuning.learning_rate', ['pretrain', 'head', 'finetune', 'prompt', 'attention']),
-    ('prompt.lenght', ['prompt.length']),
-  ],
+  ('field', 'meant'), [('pretrain.lerning_rate', 'pretrain.learning_rate'), ('prompt.lenght', 'prompt.length')]
 )
-def test_unknown_fields_are_answered_by_all_of_their_last_name(field, meant):
-  """Or by one that is spelled alike."""
-  with pytest.raises(SettingsError) as refused:
+def test_unknown_fields_are_answered_by_one_that_is_spelled_alike(field, meant):
+  with pytest.raises(SettingsError, match=meant):
     _grid(f'{field}=1')
-  named = re.findall(r'--config\.([\w.]+)', str(refused.value))
-  assert named == [field, *(name if '.' in name else f'{name}.learning_rate' for name in meant)]
 
 
 def test_only_grids_of_trials_take_lists():
-  with pytest.raises(SettingsError, match='seed=1,2: .*; valid is an int'):
+  with pytest.raises(SettingsError, match="seed is '1,2'"):
     _grid('seed=1,2', config=config_of('smoke', 'theory'))
 
 
 def test_fields_in_which_settings_differ_have_a_column():
   """Also a tuple, as a text; and the vocabulary of two draws beside a process, which sets its own."""
-  plain, ridges, wide = settings_of(), settings_of(on_test__ridges=(1e-6,)), settings_of(hmm__num_tokens=12)
+  plain, wide = settings_of(), settings_of(hmm__num_tokens=12)
   given = settings_of(hmm__num_tokens=3, distribution='mess3')
-  assert points([plain, ridges])[1] == {'on_test.ridges': '(1e-06,)'}
+  several = [settings_of('smoke', 'degradation', leaks=leaks) for leaks in ((0.1,), (0.1, 0.2))]
+  assert points(several) == [{'config.leaks': '(0.1,)'}, {'config.leaks': '(0.1, 0.2)'}]
   assert points([plain, wide, given])[1] == {'hmm.num_tokens': 12, 'distribution': ''}
   assert points([plain, given])[1] == {'distribution': 'mess3'}
