@@ -133,17 +133,18 @@ def _budgets(grid: Grid) -> Iterator[tuple[str, str, Losses]]:
 
 def tables(grid: Grid) -> dict[str, Table]:
   """A table for each way and kind of text that was run whole: a row for each distribution, and one for all."""
-  titles, made, tests = dict[str, str](), dict[str, list[Row]](), list[tuple[Row, str, float]]()
+  headings = [HEADINGS.get(column, column) for column in grid.rows]
+  rows, p_values = list[tuple[str, str, Row, str]](), list[float]()
   for title, text, whole in _budgets(grid):
-    name = f'budget_{title.replace(" ", "_")}_{text}'
-    titles[name], made[name] = f'{title}, {text} text', []
     for place, of in whole.groups().items():
-      row = dict(zip([HEADINGS.get(column, column) for column in grid.rows], place)) | _cells(of, WAYS[title])
-      made[name].append(row)
-      tests.append((row, *largest(of)))
-  corrected = holm(pd.Series([p_value for *_, p_value in tests], dtype=float))
-  for (row, loss, _), p_value in zip(tests, corrected):
-    row['largest'] = loss if p_value < LEVEL else 'not significant'
+      loss, p_value = largest(of)
+      rows.append((title, text, dict(zip(headings, place)) | _cells(of, WAYS[title]), loss))
+      p_values.append(p_value)
+  titles, made = dict[str, str](), dict[str, list[Row]]()
+  for (title, text, row, loss), p_value in zip(rows, holm(pd.Series(p_values, dtype=float))):
+    name = f'budget_{title.replace(" ", "_")}_{text}'
+    titles[name] = f'{title}, {text} text'
+    made.setdefault(name, []).append({**row, 'largest': loss if p_value < LEVEL else 'not significant'})
   what = (
     f'Accuracy lost in points, mean ± half-width of the 95% interval over {grid.over}; largest loss with p < 0.05 '
     '(Holm over the rows of all budgets)'

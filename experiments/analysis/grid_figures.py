@@ -19,6 +19,8 @@ from experiments.settings.methods import MAIN, MODEL_NAMES
 _OVERVIEW = ('bert head', 'bert probe', 'bert prompt', 'none table', 'untrained probe')
 _HIDDEN_STATES = 'number of hidden states |H|'
 _JOINT_STATES = 'number of joint states |M||H|'
+# The paper's |X|.
+_NUM_TOKENS = 10
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 # A colour that no method has, for a fit to vanilla text whose method is drawn on text with a memory too.
 _ON_VANILLA = '#CC79A7'
@@ -102,34 +104,36 @@ def _figure_3(
   if drawn.any() and not records['method'].isin(MAIN).all():
     records = records[drawn]
 
-  def then(axes: Axes, rows: pd.DataFrame) -> None:
-    sizes = rows.groupby(x)['place'].first()
+  def draw_beside(axes: Axes, rows: pd.DataFrame) -> None:
+    """The paper's points, and in the left panel a mark at its |X|."""
+    places = rows.groupby(x)['place'].first()
     if settings.paper_overlay:
-      _draw_paper(axes, sizes, panel, grid.records['scale'].iloc[0])
-    if panel == 'left' and sizes.index.min() <= 10 <= sizes.index.max() and len(sizes) > 1:
-      _mark_vocabulary(axes, float(np.interp(10, sizes.index, sizes)))
+      _draw_paper(axes, places, panel, grid.records['scale'].iloc[0])
+    sizes = places.index
+    if panel == 'left' and sizes.min() <= _NUM_TOKENS <= sizes.max() and len(sizes) > 1:
+      _mark_vocabulary(axes, float(np.interp(_NUM_TOKENS, sizes, places)))
 
   title = f'Test accuracy by {xlabel.rpartition(" ")[0]}'
-  return _against(grid, records, settings, title, x, xlabel, then)
+  return _against(grid, records, settings, title, x, xlabel, draw_beside)
 
 
 def _mark_vocabulary(axes: Axes, place: float) -> None:
-  """The paper's |X| is 10; past it the emission rows are dependent."""
+  """Past |X| the emission rows are dependent."""
   axes.axvline(place, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   at = dict(transform=axes.get_xaxis_transform(), va='bottom', fontsize='small', color='0.35')
   axes.text(place, 0.01, ' |H| = |X|', **at)  # type: ignore[arg-type]
 
 
-def _draw_paper(axes: Axes, sizes: pd.Series, panel: str, scale: str) -> None:
-  """The paper's points within the range of ours."""
+def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
+  """The paper's points within the range of our sizes, the index of `places` on the x axis."""
   of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
   style: dict[str, Any] = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
   # No method has these markers.
   for marker, name in zip('x+', grid_tables.PAPER[panel].values()):
     points = pd.Series(grid_tables.paper(panel, name, scale))
-    points = points[points.index.isin(range(sizes.index.min(), sizes.index.max() + 1))]
-    places = np.interp(points.index, sizes.index, sizes)
-    axes.plot(places, points, label=f'{name}, the paper ({of}; digitised)', marker=marker, **style)
+    points = points[points.index.isin(range(places.index.min(), places.index.max() + 1))]
+    at = np.interp(points.index, places.index, places)
+    axes.plot(at, points, label=f'{name}, the paper ({of}; digitised)', marker=marker, **style)
 
 
 def overview(grid: Grid, settings: FigureSettings) -> Figure | None:
@@ -153,6 +157,7 @@ def controls(grid: Grid, settings: FigureSettings) -> Figure | None:
   models = sorted(records['model'].unique())
   parts = [records[is_constant | (records['model'] == model)].assign(panel=MODEL_NAMES[model]) for model in models]
   shown = pd.concat(parts).sort_values('text', kind='stable')
+  # Panels name the text, so that lines need not.
   shown = shown.assign(panel=shown['text'] + ' text, ' + shown['panel'], text='')
   more: dict[str, Any] = dict(panel='panel', columns=len(models))
   title = 'Attention beside its controls'

@@ -73,7 +73,7 @@ def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
 
 
 def test_the_forgetting_curve_has_a_line_for_each_size():
-  """The mean over processes, each counted once, after 2, 4, ... tokens; beside the accuracies against a field."""
+  """The mean over processes, each counted once, after 2, 4, ... tokens."""
   rows = [
     row | {'distribution': f'ginc_{number}', 'forgetting': [1, 1, number, 1, 0.75]}
     for row in prompt_records()
@@ -84,7 +84,7 @@ def test_the_forgetting_curve_has_a_line_for_each_size():
   axes = shown['forgetting'].axes[0]
   assert shown['forgetting'].get_suptitle().endswith('HMMs: n = 2, each a dot')
   assert lines_by_label(axes)['|H|=30'].get_ydata() == pytest.approx([50, 75])
-  assert _texts(axes.get_xticklabels()) == ['2', '4'] and 'against_fields' in shown
+  assert _texts(axes.get_xticklabels()) == ['2', '4']
   # Two laws of HMMs have no common line.
   differ = records.assign(**{'hmm.emission_temperature': np.arange(len(records)) % 2})
   assert _figure(grid_figures.forgetting, differ) is None

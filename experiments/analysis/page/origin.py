@@ -57,9 +57,9 @@ def _command(experiment: str, grid: Sequence[results.Record], workdir: str) -> s
 
 
 def _is_product(changed: dict[str, list[str]], count: int) -> bool:
-  """True if the values make so many points, and a list on the command line can hold those of each field."""
+  """True if the settings are all combinations of the values, and each field of several values takes a list."""
   several = {name: values for name, values in changed.items() if len(values) > 1}
   words = itertools.chain(*several.values())
-  # A tuple takes no list, and no value in a list is empty.
+  # JSON of a tuple begins with a bracket: its field takes no list. No value in a list is empty.
   are_lists = all(map(lists.is_column, several)) and all(word[:1] not in ('', '[') for word in words)
   return are_lists and math.prod(map(len, several.values())) == count
