@@ -213,7 +213,8 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   earlier = ((name, field.metadata.get('earlier', {})) for name, field in known.items())
   config = {name: value for name, value in earlier if value is not None} | config
   for name in sorted(set(config) ^ set(known)):
-    raise SettingsError(f'{prefix}{name} is missing, or is not a field; valid are {", ".join(known)}')
+    fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
+    raise SettingsError(f'{prefix}{name} {fault}')
   values = {
     name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')
     for name, field in known.items()
