@@ -181,11 +181,11 @@ def expanded(
 
   Raises SettingsError, by the name of the point, if one is refused.
   """
-  grid, one = list[Any](), config.copy_and_resolve_references()
-  # Types are checked with the settings.
-  with one.ignore_type():
+  grid = list[Any]()
+  # Types are checked with the settings. A copy ignores them too, and `read` may change it.
+  with config.ignore_type():
     for values in itertools.product(*lists.values()):
-      point = dict(zip(lists, values))
+      point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
       one.update_from_flattened_dict(point)
       with lists_lib.at(point):
         grid.append(read(one))

@@ -18,6 +18,7 @@ from experiments.pipeline import checks, pretraining, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
+from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -88,6 +89,17 @@ def test_given_data_replace_draws(tmp_path):
   distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
+
+
+def test_a_process_may_stand_beside_lists(tmp_path):
+  """Each point reads it anew."""
+
+  def read(config):
+    data.resolve(config, tmp_path, ())
+    return registry.from_config(config)
+
+  grid = config_lib.expanded(config_of('smoke', distribution='mess3'), {'prompt.length': (1, 2)}, read)
+  assert [(one.hmm.num_tokens, one.prompt.length) for one in grid] == [(3, 1), (3, 2)]
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):

@@ -152,7 +152,7 @@ def test_what_is_gone_stays_on_file_and_is_not_shown(tmp_path):
   assert '"method": "joint"' in (tmp_path / 'results.jsonl').read_text()
   content['masks']['joint'] = 3
   (tmp_path / 'config.json').write_text(json.dumps(content))
-  with pytest.raises(SettingsError, match='^masks.joint is not a field'):
+  with pytest.raises(SettingsError, match='^masks.joint'):
     registry.from_record(results.config(tmp_path))
 
 
