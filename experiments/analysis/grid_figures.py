@@ -194,6 +194,8 @@ def against_fields(grid: Grid, settings: FigureSettings) -> Figure | None:
 def nearest_tokens(grid: Grid, settings: FigureSettings) -> Figure | None:
   """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
   records = select(grid.records, method='table')
+  if 'changed_shares' not in records:
+    return None
   curves = [pd.Series(shares) for shares in records['changed_shares']]
   return _of_curves(
     grid,

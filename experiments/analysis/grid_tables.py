@@ -153,6 +153,15 @@ def prepared(records: pd.DataFrame) -> Grid:
   return Grid(records, names, rows, ['task'], f'tasks of one {trial}')
 
 
+def at_end(records: pd.DataFrame) -> pd.DataFrame:
+  """The records without those of a BERT before the last step at which it is read; its end has no step."""
+  if 'step' not in records:
+    return records
+  fits = [name for name in (*varied(records), *Point._fields, 'trial', 'task', 'model', 'method') if name in records]
+  step = records['step'].astype(float).fillna(np.inf)
+  return records[step == step.groupby([records[name] for name in fits]).transform('max')]
+
+
 def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
   is_main = grid.records['method'].isin(MAIN) & ~grid.records['model'].isin(_CONTROLS)

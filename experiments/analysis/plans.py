@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.grid_tables import FITS, Grid
+from experiments.analysis.grid_tables import at_end, FITS, Grid
 from experiments.analysis.statistics import Interval, outcome, stratified
 from experiments.analysis.tables import of_interval, Row, select, Table, table
 from experiments.settings.grid import Point
-from experiments.settings.plan import EndPoint
+from experiments.settings.plan import EndPoint, NATS
 
 _TITLE = (
   'Plan: differences in points, KL in nats, means over HMMs ± 95%, stratified by size; p of t tests, not corrected. '
@@ -20,7 +20,10 @@ _TITLE = (
 def tables(plan: Sequence[EndPoint], grid: Grid) -> dict[str, Table]:
   """The table `plan`: a row for each end point that has records."""
   rows = [row for point in plan if (row := _row(point, grid))]
-  return {'plan': table(_TITLE, rows)} if rows else {}
+  shown = {row['end point'] for row in rows}
+  without = ', '.join(dict.fromkeys(point.name for point in plan if point.name not in shown))
+  title = f'{_TITLE}; without records: {without}' if without else _TITLE
+  return {'plan': table(title, rows)} if rows else {}
 
 
 def _row(point: EndPoint, grid: Grid) -> Row:
@@ -35,7 +38,8 @@ def _row(point: EndPoint, grid: Grid) -> Row:
     '|H|': ', '.join(str(size) for size in sizes if size in (point.num_states or sizes)),
     **of_interval(found),
   }
-  if point.field == 'accuracy':
+  # The best head is fitted to the test texts.
+  if point.field == 'accuracy' and not point.second_field and 'head_best' not in point.first + point.second:
     row['without near ties'] = over_hmms(differences(point, grid, 'clear_accuracy'))
   bounds = {'above': point.above, 'below': point.below}
   least, most = max(point.above, default=-np.inf), min(point.below, default=np.inf)
@@ -65,25 +69,30 @@ def differences(point: EndPoint, grid: Grid, field: str = '') -> pd.Series:
   task = [*dict.fromkeys([*hmm, *grid.varied, 'task'])]
   if point.num_states:
     records = records[records['num_states'].isin(point.num_states)]
-  if 'step' in records:
-    step = point.step or records['step'].max()
-    records = records[(records['step'] == step) | records['step'].isna()]
+  records = _at_step(records, point.step)
   model, method = point.first
-  value = _values(select(records, model=model, method=method), field or point.field, task)
+  value = _values(select(records, model=model), [method], field or point.field, task)
   if point.second:
     model, *methods = point.second
-    others = select(records, model=model)
-    best = _values(others[others['method'].isin(methods)], field or point.second_field or point.field, task)
-    value = value - point.times * best
-  scale = 1 if point.field == 'kl_at_mask' else 100
+    second_field = field or point.second_field or point.field
+    value = value - point.times * _values(select(records, model=model), methods, second_field, task)
+  scale = 1 if point.field in NATS else 100
   return scale * value.dropna().groupby(level=hmm).mean()
 
 
-def _values(records: pd.DataFrame, field: str, task: list[str]) -> pd.Series:
-  """The largest value of a field on each task."""
+def _at_step(records: pd.DataFrame, step: int) -> pd.DataFrame:
+  """The records of what reads BERT after this step, 0 for its end, and of what reads none."""
+  if not step:
+    return at_end(records)
+  return records[(records['step'] == step) | records['step'].isna()]
+
+
+def _values(records: pd.DataFrame, methods: list[str], field: str, task: list[str]) -> pd.Series:
+  """The largest value of a field on each task that all methods have."""
   if field not in records:
     return pd.Series(dtype=float, index=pd.MultiIndex.from_tuples([], names=task))
-  return records.astype({field: float}).groupby(task, dropna=False)[field].max()
+  groups = records[records['method'].isin(methods)].astype({field: float}).groupby(task, dropna=False)
+  return groups[field].max()[groups['method'].nunique() == len(methods)]
 
 
 def over_hmms(values: pd.Series) -> Interval:

@@ -147,7 +147,7 @@ def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
 def outcome(found: Interval, least: float, most: float) -> str:
   """'held' if the interval lies between least and most, 'not held' if it lies outside, else 'undecided'."""
   low, high = found.ends
-  if least <= low and high <= most:
+  if least < low and high < most:
     return 'held'
   return 'not held' if high < least or low > most else 'undecided'
 

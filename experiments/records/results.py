@@ -142,6 +142,17 @@ def _settings(content: Record, like: Any) -> Any:
   return None
 
 
+def planned(workdir: pathlib.Path, settings: Any) -> Any:
+  """The settings with the plan that is on record for them; other studies have none."""
+  if not hasattr(settings, 'plan'):
+    return settings
+  asking = _asking(_as_json(settings))
+  for content in configs(workdir):
+    if _asking(content) == asking and (read := _settings(content, settings)):
+      return dataclasses.replace(settings, plan=read.plan)
+  return settings
+
+
 def _owned(workdir: pathlib.Path, like: Any) -> list[tuple[str, Record]]:
   """Each record on file, and what the settings that it was made for ask for; '' if it fits none."""
   contents = _whole(configs(workdir), like)
@@ -158,9 +169,10 @@ def _owned(workdir: pathlib.Path, like: Any) -> list[tuple[str, Record]]:
   return [(owner(row), row) for row in _on_file(workdir)]
 
 
-def _put(workdir: pathlib.Path, configs: list[Record]) -> None:
-  """Write settings to `config.json`, unless they are there."""
-  first, *others = configs
+def _put(workdir: pathlib.Path, contents: list[Record]) -> None:
+  """Write settings to `config.json`, unless they are there; a plan on record stays, whatever a later run has."""
+  plans = {_asking(content): {'plan': content['plan']} for content in configs(workdir) if content.get('plan')}
+  first, *others = [content | plans.get(_asking(content), {}) for content in contents]
   content = json.dumps({_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}, indent=2) + '\n'
   if not files.has(workdir / CONFIG_NAME, content):
     files.write_whole(workdir / CONFIG_NAME, content)

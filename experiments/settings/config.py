@@ -208,7 +208,7 @@ def from_record(config: dict[str, Any], classes: Classes) -> Any:
 
 def _read(cls: Any, config: Any, prefix: str) -> Any:
   """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
-  require(isinstance(config, dict), prefix, config, 'a group of fields')
+  require(isinstance(config, dict), prefix.rstrip('.'), config, 'a group of fields')
   known = {field.name: field for field in dataclasses.fields(cls)}
   earlier = ((name, field.metadata.get('earlier', {})) for name, field in known.items())
   config = {name: value for name, value in earlier if value is not None} | config

@@ -31,18 +31,10 @@ _OF_FITS = ('budget', 'conditioning')
 _OF_VALUES = {'against_fields': grid_figures.against_fields, 'forgetting': grid_figures.forgetting}
 
 
-def _at_end(records: pd.DataFrame) -> pd.DataFrame:
-  """The records but those of BERT before the last step at which a trial is tuned."""
-  if 'step' not in records:
-    return records
-  last = records.groupby('trial_id')['step'].transform('max')
-  return records[records['step'].isna() | (records['step'] == last)]
-
-
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
   plan = plans.tables(plan_of(settings), grid_tables.prepared(records))
-  grid = grid_tables.prepared(_at_end(records))
+  grid = grid_tables.prepared(grid_tables.at_end(records))
   whole = plan | grid_tables.tables(grid, settings.figure.paper_overlay)
   return whole if grid.varied else whole | error_budget.tables(grid)
 
@@ -58,7 +50,7 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """The figures that the settings name and the records fill; those _OF_VALUES if settings of records differ."""
-  grid = grid_tables.prepared(_at_end(records))
+  grid = grid_tables.prepared(grid_tables.at_end(records))
   if grid.varied:
     drawn = {name: draw(grid, settings.figure) for name, draw in _OF_VALUES.items()}
     return {name: figure for name, figure in drawn.items() if figure}

@@ -57,6 +57,7 @@ class Study(NamedTuple):
     records = load(workdir, environment=True)
     if records.empty:
       return None
+    settings = results.planned(workdir, settings)
     # Make everything before showing it: records that do not fit are refused, and leave no table.
     labelled = figures_lib.with_labels(records)
     # The tables and figures of a grid of trials take records of several settings.

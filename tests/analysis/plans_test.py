@@ -1,12 +1,16 @@
 """Plans: differences of end points on records made by hand, and what is said of them."""
 
+import dataclasses
+
 from figures_cases import prompt_records, record, table_records
 from pandas import DataFrame as frame
+import pytest
 import scipy.stats
 
 from configs import base
 from experiments.analysis import grid_tables, plans
 from experiments.analysis.statistics import interval
+from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
 from experiments.settings.plan import EndPoint
 from experiments.studies import registry
@@ -54,10 +58,37 @@ def test_an_end_point_may_be_of_another_field():
     _row(_point(fit, fit, field='tv_moved', second_field='tv_at_mask', times=2), records)['difference'][:4] == '30.0'
   )
   assert _row(_point(fit, field='kl_at_mask', below=0.3), records)['outcome'] == 'held'
-  assert not plans.tables([_point(fit, field='forgetting')], grid_tables.prepared(frame(records)))
+  assert not plans.tables([_point(fit, field='tv_movable')], grid_tables.prepared(frame(records)))
 
 
 def test_records_from_before_plans_have_that_of_the_shipped_config():
   """A folder of `beyond:masks` says nothing of a plan."""
   settings = registry.from_config(registry.config_lib.at_scale(registry.config_lib.shipped('beyond')))
   assert len(settings.plan) == 5 and all(isinstance(point, EndPoint) for point in settings.plan)
+
+
+@pytest.mark.parametrize(
+  ('fits', 'fields'),
+  [
+    ([('bert',)], {}),
+    ([('bert', 'prompt', 'head')], {}),
+    ([('bert', 'no_method')], {}),
+    ([('bert', 'prompt'), ('none',)], {}),
+    ([('bert', 'prompt')], dict(field='acuracy')),
+  ],
+)
+def test_an_end_point_of_what_no_record_can_have_is_refused(fits, fields):
+  with pytest.raises(SettingsError, match='^plan'):
+    _point(*fits, **fields)
+
+
+def test_the_largest_of_several_fits_is_of_tasks_that_all_have():
+  """And an end point without records is named, not left out without a word."""
+  tokens = [row | {'method': 'tokens', 'accuracy': 0.1} for row in table_records() if row['method'] == 'table']
+  records = table_records() + [row for row in tokens if row['task'] == 0]
+  point = _point(('bert', 'prompt'), ('none', 'table', 'tokens'), num_states=(4,))
+  assert _row(point, records)['difference'].startswith('-5.0')
+  grid = grid_tables.prepared(frame(records))
+  absent = dataclasses.replace(_point(('bert', 'shift')), name='absent')
+  assert plans.tables([point, absent], grid)['plan'].title.endswith('without records: absent')
+  assert not plans.tables([absent], grid)

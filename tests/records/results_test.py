@@ -201,3 +201,13 @@ def test_records_of_a_kind_are_a_frame_without_the_columns_of_others(tmp_path):
   results.write(tmp_path, [(_benchmark(), [{'claim': 1}, {'gap': 0.5}])])
   claims = load(tmp_path, having='claim')
   assert list(claims['claim']) == [1] and 'gap' not in claims
+
+
+def test_a_plan_on_record_stays(tmp_path):
+  """Though a later run of the same settings has another one: what was expected was written down first."""
+  settings = settings_of('smoke')
+  assert settings.plan
+  results.write(tmp_path, [(settings, [dict(trial_id='x', task=0)])])
+  later = dataclasses.replace(settings, plan=settings.plan[:1])
+  results.begin(tmp_path, [later])
+  assert results.planned(tmp_path, later).plan == settings.plan

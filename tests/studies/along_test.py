@@ -3,7 +3,8 @@
 import pandas as pd
 from settings_cases import settings_of
 
-from experiments.studies import along, grids
+from experiments.analysis import grid_tables
+from experiments.studies import along
 
 
 def _records(accuracies, kl, step):
@@ -57,7 +58,8 @@ def test_a_lead_is_over_the_better_reader_on_the_same_task():
   assert (difference, clear) == ('-2.5', '-2.0')
 
 
-def test_other_grids_show_the_last_step_of_each_trial():
-  """And what has no step."""
-  steps = pd.DataFrame({'trial_id': [*'aaabb'], 'step': [None, 20, 40, 20, 60]})
-  assert grids._at_end(steps).index.tolist() == [0, 2, 4]
+def test_other_grids_show_the_last_step_of_each_fit():
+  """Its end has no step, nor has what reads no BERT."""
+  steps = pd.DataFrame({'trial': [0, 0, 0, 1, 1, 2, 2], 'step': [None, 20, 40, 20, 60, 20, None]})
+  steps = steps.assign(task=0, model=['none', *['bert'] * 6], method=['table', *['head'] * 6])
+  assert grid_tables.at_end(steps).index.tolist() == [0, 2, 4, 6]
