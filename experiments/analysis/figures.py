@@ -98,7 +98,9 @@ def lines(
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
   for number, (axes, (value, rows)) in enumerate(zip(grid, groups.items())):
-    _draw_lines(axes, rows, by, field, unit, cell, style)
+    # Points between two places, less their own markers.
+    room = min(30, 40 * axes.bbox.width / figure.dpi / len(values))
+    _draw_lines(axes, rows, by, field, unit, cell, style, room)
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(range(len(values)), labels, **turned)
     then(axes, rows)
@@ -131,10 +133,10 @@ def _draw_lines(
   unit: Sequence[str],
   cell: Callable[[Any], Interval],
   style: Callable[[Any], Style],
+  room: float,
 ) -> None:
   named = records.groupby(by, sort=False)
-  # All, with their markers, within the distance of two places.
-  step = min(4, 30 / len(named))
+  step = min(4, room / len(named))
   for index, (name, rows) in enumerate(named):
     values = by_unit(rows, ['place'], field, unit)
     draw_line(axes, values, cell, step * (index - (len(named) - 1) / 2), **style(name))
