@@ -97,9 +97,7 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   record, what each record of a trial names, and what a given process or corpus sets, unless settings of the same one
   differ in it.
   """
-  if len(grid) < 2:
-    return [{} for _ in grid]
-  return points_of([dict(flat(dataclasses.asdict(one))) for one in grid], is_grid(grid[0]))
+  return points_of([dict(flat(dataclasses.asdict(one))) for one in grid], all(map(is_grid, grid)))
 
 
 def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dict[str, Any]]:

@@ -116,4 +116,4 @@ def test_settings_that_the_study_cannot_run_are_refused():
   with pytest.raises(SettingsError, match='^temperatures is'):
     _settings(num_states=(4, 4), temperatures=(0.1, 0.1))
   with pytest.raises(SettingsError, match='^checkpoints is'):
-    _settings(checkpoints=(20, 39))
+    belief_states.STUDY.check(_settings(checkpoints=(20, 39)))
