@@ -299,7 +299,7 @@ def test_a_control_reads_a_part_of_the_inputs_of_attention(settings):
     tuning.build(settings, POINT, MODEL, name).head for name in ('attention', 'attention_blind', 'attention_constant')
   )
   # The paper's sizes: |H| + 1 for keys, |M||H| for values.
-  assert whole == heads.Attention(2, 5, 8, settings.attention.temperature)
+  assert whole == heads.Attention(2, 5, 8, temperature=1.0)
   assert blind == dataclasses.replace(whole, reads_tokens=False)
   assert constant == dataclasses.replace(whole, reads_probs=False)
 
