@@ -8,7 +8,7 @@ from run_cases import flip, pretraining_settings, QUIET
 from schema_cases import kinds_of
 import scipy.stats
 
-from experiments.pipeline import distance, pretraining, sweep, verify
+from experiments.pipeline import distance, pretraining, queue, sweep, verify
 from experiments.records import checkpoints, files, results
 from hmm_jax.models.bayes_gap import Ideal
 
@@ -104,7 +104,7 @@ def test_a_kill_in_training_changes_no_bit(is_saved, finished, tmp_path, monkeyp
       raise OSError
 
   monkeypatch.setattr(pretraining, 'params_along', None)
-  with monkeypatch.context() as patched, pytest.raises(sweep.TrialsFailed):
+  with monkeypatch.context() as patched, pytest.raises(queue.UnitsFailed):
     patched.setattr(checkpoints.Checkpoints, 'save', kill)
     _run(tmp_path)
   resumed = _run(tmp_path)
