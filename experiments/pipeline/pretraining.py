@@ -217,13 +217,20 @@ def pretrained_params(
 def _early_params(
   settings: Settings, text: Text, key: Array, directory: pathlib.Path, step: int, reporter: Reporter
 ) -> Any:
-  """The parameters after one of `settings.checkpoints` before the last."""
+  """The parameters after one of `settings.checkpoints` before the last.
+
+  A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
+  it all others that are missing.
+  """
   if found := models.load(directory, reporter, step):
     return found[1]
-  # Its model is corrupt, or was not asked for when the pretraining passed the step.
-  ((_, params),) = params_along(settings, text, key, [step], reporter)
-  _write_early(settings, directory, step, params)
-  return jax.device_put(params, jax.local_devices()[0])
+  early = [each for each in settings.checkpoints if each < settings.pretrain.num_steps]
+  missing = [each for each in early if each == step or not models.is_finished(directory, each)]
+  for each, params in params_along(settings, text, key, missing, reporter):
+    _write_early(settings, directory, each, params)
+    if each == step:
+      asked = params
+  return jax.device_put(asked, jax.local_devices()[0])
 
 
 def _write_early(settings: Settings, directory: pathlib.Path, step: int, params: Any) -> None:

@@ -1,6 +1,7 @@
 """Trials that are tuned along the pretraining of their BERT."""
 
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -79,6 +80,13 @@ def test_a_step_that_is_asked_for_later_is_made_and_nothing_else(finished, workd
   record, *_ = more.records()
   assert record['step'] == 2 and record['kl_at_mask'] == _metrics(finished)[1]['kl_at_mask']
   assert _arrays(finished).items() < _arrays(more).items()
+
+
+@pytest.mark.slow
+def test_steps_that_are_asked_for_later_are_made_by_one_training(workdir):
+  with mock.patch.object(pretraining, 'params_along', wraps=pretraining.params_along) as along:
+    _run(workdir, checkpoints=(2, 4, 6, 8))
+  assert [list(call.args[3]) for call in along.call_args_list] == [[2, 6]]
 
 
 @pytest.mark.slow
