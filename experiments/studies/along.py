@@ -13,7 +13,6 @@ from experiments.studies import grids
 
 # A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
 LEFT = 0.5
-_READERS = ('table', 'tokens')
 _HMM = ['num_states', 'trial']
 _LABELS = {name: method.label for name, method in METHODS.items()}
 _HEADINGS = _LABELS | {'num_states': '|H|', 'trial': 'HMM', 'kl_at_mask': 'KL', 'unigram_gap': 'unigram gap'}
@@ -29,6 +28,7 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """All tables, only from records."""
   if not _are_along(records, settings):
     return grids.tables(records, settings)
+  records = _of_grid(records)
   steps, readers = on_bert(records)
   last = pd.concat([select(steps, step=steps['step'].max()), readers])
   ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
@@ -47,14 +47,14 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   if len(readers):
     frames['lead'] = kl.join(means(steps, at, 'lead', ['trial'], interval, ['method']))
   made = {name: table(_TITLES[name], frame.reset_index().rename(columns=_HEADINGS)) for name, frame in frames.items()}
-  return plans.tables(grids.plan_of(settings), grid_tables.prepared(_of_grid(records))) | made
+  return plans.tables(grids.plan_of(settings), grid_tables.prepared(records)) | made
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """The figure of accuracies, or of leads, only from records."""
   if not _are_along(records, settings):
     return grids.figures(records, settings)
-  steps, _ = on_bert(records)
+  steps, _ = on_bert(_of_grid(records))
   steps = steps.assign(accuracy=100 * steps['accuracy'], majority=100 * steps['majority_accuracy'], none=0.0)
   if settings.experiment == 'hard_tasks':
     return {'lead': _draw(steps, settings, 'lead', 'lead (points)', 'none', 'best reader without a model')}
@@ -68,8 +68,8 @@ def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
 
 
 def _of_grid(records: pd.DataFrame) -> pd.DataFrame:
-  """The records with the columns of a grid that earlier versions of these experiments did not record."""
-  model = np.where(records['method'].isin(_READERS), NONE, 'bert')
+  """The records as a grid has them: earlier versions of these experiments lack columns, and recorded KL alone too."""
+  model = np.where(records['method'].isin(['table', 'tokens']), NONE, 'bert')
   columns = {'memory_size': 0, 'num_cells': 0, 'model': model, 'validation_accuracy': np.nan}
   absent = {name: values for name, values in columns.items() if name not in records}
   return records.assign(**absent).dropna(subset='method')
@@ -80,9 +80,7 @@ def on_bert(records: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
   `gap_share` is KL as a share of the unigram gap, `lead` the points above the best of the readers on the same task.
   """
-  # Earlier versions also recorded KL alone, without a method.
-  steps = records.dropna(subset=['step', 'method'])
-  readers = records[records['method'].isin(_READERS)]
+  steps, readers = records.dropna(subset='step'), select(records, model=NONE)
   leads = 100 * lead(steps, readers, [*_HMM, 'task'])
   return steps.assign(gap_share=steps['kl_at_mask'] / steps['unigram_gap'], lead=leads), readers
 

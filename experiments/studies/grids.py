@@ -33,8 +33,9 @@ _OF_VALUES = {'against_fields': grid_figures.against_fields, 'forgetting': grid_
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
-  plan = plans.tables(plan_of(settings), grid_tables.prepared(records))
-  grid = grid_tables.prepared(grid_tables.at_end(records))
+  every = grid_tables.prepared(records)
+  plan = plans.tables(plan_of(settings), every)
+  grid = every._replace(records=grid_tables.at_end(every.records))
   whole = plan | grid_tables.tables(grid, settings.figure.paper_overlay)
   return whole if grid.varied else whole | error_budget.tables(grid)
 
