@@ -191,12 +191,7 @@ def _draw(axes: Axes, groups: list[Losses]) -> None:
   ends, width = 100 - lost.cumsum(axis=1), 0.84 / lost.shape[1]
   for index, loss in enumerate(lost):
     at = np.arange(len(groups)) + width * (index - (lost.shape[1] - 1) / 2)
-    colour, hatch = _STYLES[loss]
-    is_gain = lost[loss] < 0
-    faces, edges = np.where(is_gain, 'white', colour), np.where(is_gain, colour, 'white')
-    axes.bar(at, lost[loss], 0.9 * width, bottom=ends[loss], color=faces, edgecolor=edges, hatch=hatch, zorder=2)
-    # The legend shows a loss, also where the first step is a gain.
-    axes.bar(0, np.nan, color=colour, edgecolor='white', hatch=hatch, label=loss)
+    _draw_bars(axes, at, 0.9 * width, lost[loss], ends[loss])
     half_widths = [of.over_hmms(of.found[loss]).half_width for of in groups]
     axes.errorbar(at, ends[loss], half_widths, fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=4)
     line: dict[str, Any] = dict(color='black', linewidth=1.2, zorder=4)
@@ -204,6 +199,16 @@ def _draw(axes: Axes, groups: list[Losses]) -> None:
     if loss == 'degeneracy':
       proven = [100 - of.proven[loss].mean() for of in groups]
       axes.hlines(proven, at - 0.6 * width, at + 0.6 * width, linestyle=':', label='proven degeneracy', **line)
+
+
+def _draw_bars(axes: Axes, at: np.ndarray, width: float, lost: pd.Series, ends: pd.Series) -> None:
+  """A bar for each distribution, from the end of a step up by what it loses; `lost` has its name."""
+  colour, hatch = _STYLES[str(lost.name)]
+  is_gain = lost < 0
+  faces, edges = np.where(is_gain, 'white', colour), np.where(is_gain, colour, 'white')
+  axes.bar(at, lost, width, bottom=ends, color=faces, edgecolor=edges, hatch=hatch, zorder=2)
+  # The legend shows a loss, also where the first step is a gain.
+  axes.bar(0, np.nan, color=colour, edgecolor='white', hatch=hatch, label=lost.name)
 
 
 def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:
@@ -217,6 +222,5 @@ def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:
   records = pd.concat(parts)
   if records.empty:
     return None
-  styles = figures.cycle(records['size'].unique())
-  same: dict[str, Any] = dict(x='place of x', by='size', unit=grid.unit, over=grid.over, style=styles, panel='panel')
+  same: dict[str, Any] = dict(x='place of x', by='size', unit=grid.unit, over=grid.over, panel='panel')
   return figures.lines(records, settings, 'Accuracy of converged heads', xlabel='ridge, or noise', **same)

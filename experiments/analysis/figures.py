@@ -90,19 +90,20 @@ def lines(
     return None
   style = style or cycle(records[by].unique())
   is_number = records[x].dtype.kind in 'if'
-  codes, values = pd.factorize(records[x], sort=is_number)
-  labels = [lists.shown(value).replace('e-0', 'e-') for value in values]
-  is_long = len(labels) > 7 and max(map(len, labels)) > 4
-  turned: dict[str, Any] = dict(rotation=45, ha='right', rotation_mode='anchor') if is_long else {}
+  codes, places = pd.factorize(records[x], sort=is_number)
   records = records.assign(place=codes)
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
   for number, (axes, (value, rows)) in enumerate(zip(grid, groups.items())):
     # Points between two places, less their own markers.
-    room = min(30, 40 * axes.bbox.width / figure.dpi / len(values))
-    _draw_lines(axes, rows, by, field, unit, cell, style, room)
+    room = min(30, 40 * axes.bbox.width / figure.dpi / len(places))
+    named = rows.groupby(by, sort=False)
+    step = min(4, room / len(named))
+    for index, (name, of_line) in enumerate(named):
+      beside = step * (index - (len(named) - 1) / 2)
+      draw_line(axes, by_unit(of_line, ['place'], field, unit), cell, beside, **style(name))
     axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
-    axes.set_xticks(range(len(values)), labels, **turned)
+    _name_places(axes, places)
     then(axes, rows)
     if not is_number:
       _separate(axes)
@@ -117,29 +118,20 @@ def lines(
   return figure
 
 
+def _name_places(axes: Axes, places: Iterable[Any]) -> None:
+  """A tick for each place on the x axis with its value; many long ones are turned."""
+  labels = [lists.shown(place).replace('e-0', 'e-') for place in places]
+  is_long = len(labels) > 7 and max(map(len, labels)) > 4
+  turned: dict[str, Any] = dict(rotation=45, ha='right', rotation_mode='anchor') if is_long else {}
+  axes.set_xticks(range(len(labels)), labels, **turned)
+
+
 def _separate(axes: Axes) -> None:
   """Leave the marks of lines alone, for nothing lies between names."""
   for line in axes.lines:
     line.set_linestyle('')
     if not line.get_marker():
       line.set(**_BAR)
-
-
-def _draw_lines(
-  axes: Axes,
-  records: pd.DataFrame,
-  by: str,
-  field: str,
-  unit: Sequence[str],
-  cell: Callable[[Any], Interval],
-  style: Callable[[Any], Style],
-  room: float,
-) -> None:
-  named = records.groupby(by, sort=False)
-  step = min(4, room / len(named))
-  for index, (name, rows) in enumerate(named):
-    values = by_unit(rows, ['place'], field, unit)
-    draw_line(axes, values, cell, step * (index - (len(named) - 1) / 2), **style(name))
 
 
 def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], beside: float, **style: Any) -> None:
@@ -193,10 +185,10 @@ def style_of(method: str) -> Style:
 
 
 @styled
-def cycle(names: Iterable[Any], form: str = '{}') -> Callable[[Any], Style]:
-  """The style of each of several names in turn, with its label in a format."""
+def cycle(names: Iterable[Any]) -> Callable[[Any], Style]:
+  """The style of each of several names in turn, labelled by it."""
   styles = matplotlib.rcParams['axes.prop_cycle']()
-  found = {name: dict(label=form.format(name), **next(styles)) for name in names}
+  found = {name: dict(label=str(name), **next(styles)) for name in names}
   return found.__getitem__
 
 
