@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import numpy as np
 import rationals
 from theory_assumptions_cases import EXACT
 
@@ -52,14 +51,3 @@ def exact_posterior(problem, hmm, tokens):
   joint = rationals.state_probs(hmm, rationals.likelihood_rows(hmm, tokens), 0, leave_out=False)
   by_cell = joint.reshape(*problem.hmm.memory_probs.shape, -1)
   return by_cell.sum(tuple(axis for axis in range(by_cell.ndim) if axis != problem.cell))
-
-
-def in_region_by_definition(problem, hmm, states, tokens):
-  """True if x can occur and some position's state surely lies in H* (4.3), tokens V at the end not counted."""
-  if not exact_posterior(problem, hmm, tokens).any():
-    return False
-  rows, num_states = rationals.likelihood_rows(hmm, tokens), problem.hmm.num_states
-  positions = range(sum(token < problem.hmm.num_tokens for token in tokens))
-  joints = (rationals.state_probs(hmm, rows, position, leave_out=True) for position in positions)
-  outside = np.setdiff1d(np.arange(num_states), states)
-  return any(not joint.reshape(-1, num_states)[:, outside].any() for joint in joints)

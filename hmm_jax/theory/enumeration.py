@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax._support.float64 import positive_or_one
-from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.problem import StateProblem
 
@@ -63,15 +62,6 @@ def possible_texts(problem: StateProblem, length: int) -> Texts:
     scores.argmax(-1),
     np.divide(best[:, -1] - best[:, -2], sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
   )
-
-
-def first_predictions(hmm: HMM, first_probs: np.ndarray, length: int) -> np.ndarray:
-  """The law [V^T, V] of a masked token before every text, in the order of `all_texts`; zeros before impossible ones.
-
-  `first_probs` [H] is the law of its state, up to a factor: P[H_1] for G_1, and what a prompt leaves of it for G_2.
-  """
-  transition_matrix, W_HxV = map(normalised, hmm[1:])
-  return normalised(_following(transition_matrix, W_HxV, length) * first_probs) @ W_HxV
 
 
 def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) -> np.ndarray:
