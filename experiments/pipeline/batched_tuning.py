@@ -7,7 +7,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.pipeline.tuning import followed
+from experiments.pipeline.scheduled import followed
 from experiments.runtime.progress import Reporter
 from hmm_jax._support import compilation
 from hmm_jax.distributions.hmm import HMM

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from experiments.own import code, data
-from experiments.pipeline import pretraining, trial as trial_lib, tuning
+from experiments.pipeline import methods, pretraining, trial as trial_lib
 from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
@@ -34,7 +34,7 @@ def check_grid(settings: Settings) -> None:
   for cells in [point.num_cells for point in settings.grid() if point.memory_size]:
     cell = settings.memory.label_cell
     require(cell < cells, 'memory.label_cell', cell, f'below the number of memory cells, {cells}')
-  tuning.check(settings)
+  methods.check(settings)
   pretraining.check_machine(settings)
   check_draws(settings)
 

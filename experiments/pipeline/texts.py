@@ -5,8 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.pipeline.downstream import Downstream
-from experiments.pipeline.tuning import NEAR_TIE
+from experiments.pipeline.downstream import Downstream, NEAR_TIE
 from experiments.settings.grid import Settings
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods

@@ -98,7 +98,8 @@ def _part(
     for design, texts in designs.items():
       add(exact(texts) | scores(controls(texts), texts, key_probes), design)
     model = pretraining.tuned_model(s.bert_module())
-    for step, params in pretraining.params_along(s, hmm, key_pretraining, (0, *s.checkpoints), reporter):
+    planned = pretraining.planned(s, hmm, key_pretraining)
+    for step, params in pretraining.params_along(planned, (0, *s.checkpoints), reporter):
       for design, texts in designs.items():
         read = layers(model, params, texts)
         add(prediction(texts, model, params) | scores(read, texts, key_probes), design, step)

@@ -1,0 +1,69 @@
+"""Readers of the tokens nearest the [MASK], without a model: a table, and logistic regression on one-hot tokens.
+
+Each reads at most 8 tokens, the fewest of best validation accuracy.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.pipeline import optimal_heads
+from experiments.pipeline.job import Fitted, Job
+from hmm_jax.tuning import optimum, tasks as tasks_lib, token_readers
+from hmm_jax.tuning.tuner import Tuner
+
+_MOST_TOKENS = 8
+
+
+def nearest(job: Job, tuner: Tuner) -> np.ndarray:
+  """The tokens that are read, [n, K], the nearest to the [MASK] first."""
+  return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :_MOST_TOKENS]
+
+
+def tables(job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:
+  """The table of the commonest training labels, for each task."""
+  train = job.downstream.splits['train']
+
+  def read(read: np.ndarray, labels: np.ndarray) -> Fitted:
+    answers = token_readers.table_labels(read[train], labels[train], read)
+    return Fitted({}, answers == labels, None, {})
+
+  return _chosen(job, tokens, read)
+
+
+def logistic(job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:
+  """The converged head on one-hot tokens, for each task."""
+  solve = optimal_heads.solver(job.settings, optimum.converged_head)
+
+  def read(read: np.ndarray, labels: np.ndarray) -> Fitted:
+    one_hot = np.eye(job.settings.hmm.num_tokens)[read].reshape(len(labels), -1)
+    return optimal_heads.head_of(solve, one_hot, labels, job.downstream.splits)
+
+  return _chosen(job, tokens, read)
+
+
+def _chosen(job: Job, tokens: np.ndarray, read: Callable[[np.ndarray, np.ndarray], Fitted]) -> list[Fitted]:
+  """The best on validation of the readers of 0, 1, ... of the tokens, for each task."""
+  counts, splits = range(tokens.shape[1] + 1), job.downstream.splits
+  readers = []
+  for labels in job.labels:
+    fits = {count: read(tokens[:, :count], labels) for count in counts}
+    readers.append(optimal_heads.chosen(fits, splits, 'tokens_read'))
+  return readers
+
+
+def changed_shares(job: Job, tuner: Tuner, tokens: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
+  """The share of test labels that change if only the k = 0, ..., 8 nearest tokens are kept, the others masked."""
+  downstream, num_tokens = job.downstream, job.settings.hmm.num_tokens
+  test = downstream.splits['test']
+  kept = [
+    token_readers.keep_nearest(downstream.inputs[test], num_tokens, count) for count in range(tokens.shape[1] + 1)
+  ]
+  probs = [downstream.label_probs(inputs) for inputs in kept]
+  fields = []
+  for number in job.tasks:
+    task = downstream.tasks[number]
+    relabelled = [tasks_lib.labelled(task.task_weights, some).labels for some in probs]
+    fields.append({'changed_shares': [float((labels != task.labels[test]).mean()) for labels in relabelled]})
+  return fields
