@@ -14,8 +14,6 @@ from hmm_jax.tuning.heads import LinearHead
 from hmm_jax.tuning.reachable import linear_score, LinearScore, reachable
 from hmm_jax.tuning.tuner import Tuner
 
-# Ridges of the heads on the test inputs that the search starts from.
-_RIDGES = (1e-6, 1e-4)
 # Exact supports; ranks up to rounding.
 _EXACT = assumptions.Thresholds(0.0, 1e-9)
 # Of the search for H*: fewer suffice for HMMs of up to about 20 states.
@@ -66,15 +64,17 @@ def _linear(weights: np.ndarray) -> dict[str, LinearHead]:
 def _searched(job: Job, probs: np.ndarray, labels: np.ndarray) -> Fitted:
   """The head of `best_head` on the test inputs, from heads converged on training and on test inputs."""
   settings, splits, test = job.settings, job.downstream.splits, job.downstream.splits['test']
-  solve = optimal_heads.solver(settings, optimum.converged_head)
-  starts = [solve(probs[splits['train']], labels[splits['train']])]
-  starts += [solve(probs[test], labels[test], ridge=ridge) for ridge in _RIDGES]
+  how = [(splits['train'], settings.converged.ridge), (test, 1e-6), (test, 1e-4)]
+  starts = [
+    optimal_heads.optimum_of(job, optimum.converged_head, probs[where], labels[where], ridge=ridge).head
+    for where, ridge in how
+  ]
   best = best_head.best_head(
     probs[test],
     labels[test],
     settings.downstream.num_classes,
     # The entries of G sum to 1, so that a bias can be a part of every weight.
-    [np.asarray(start.head.weights + start.head.bias) for start in starts],
+    [np.asarray(start.weights + start.bias) for start in starts],
     error=best_head.relative_error(job.frozen.distribution, job.inputs.shape[1]),
     tolerance=settings.on_test.tolerance,
     max_rounds=4,

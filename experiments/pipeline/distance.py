@@ -49,11 +49,10 @@ class Ideals(NamedTuple):
 
 def measure(model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
   """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
-  gaps = {
-    name: bayes_gap.measure_gap(model, params, getattr(ideals, name), batch_size=ideals.batch_size)
-    for name in ('on_chunks', 'at_mask', 'over_positions')
-  }
-  return {field: getattr(gaps[name], of_gap) for field, (name, of_gap) in _MEASURES.items()}
+  *predictions, batch_size = ideals
+  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=batch_size) for ideal in predictions]
+  by_name = dict(zip(Ideals._fields, gaps))
+  return {field: getattr(by_name[name], of_gap) for field, (name, of_gap) in _MEASURES.items()}
 
 
 def unigram_gap(at_mask: bayes_gap.Ideal) -> float:

@@ -1,6 +1,6 @@
 """What each method of tuning does: what it trains, reads and measures, and how it is fitted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -8,65 +8,48 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.own import code
-from experiments.pipeline import best_heads, optimal_heads, prompt_effects, scheduled, token_readers
+from experiments.pipeline import attention, best_heads, optimal_heads, prompt_effects, scheduled, token_readers
 from experiments.pipeline.job import Fitted, Job
 from experiments.settings.fields import require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, NONE
-from hmm_jax.models.model import MaskedLM
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads, mask_laws
 from hmm_jax.tuning.tuner import frozen_features, Prompt, Tuner
 
 
-def linear(settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  """A linear head on the token probabilities at the [MASK]."""
+def _linear(settings: Settings, point: Point) -> heads.Head:
   d = settings.downstream
-  return Tuner(model, heads.Linear(d.num_classes, d.hidden_position))
+  return heads.Linear(d.num_classes, d.hidden_position)
 
 
-def _own_head(settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  return Tuner(model, code.own_head(settings))
+def _own_head(settings: Settings, point: Point) -> heads.Head:
+  return code.own_head(settings)
 
 
-def _probe(settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  """A linear head on what the prediction at the [MASK] is read out of."""
-  return dataclasses.replace(linear(settings, point, model), probes=True)
-
-
-def _finetuned(settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  return dataclasses.replace(linear(settings, point, model), finetunes=True)
-
-
-def _attention(settings: Settings, point: Point, model: MaskedLM, **reads: bool) -> Tuner:
+def _attention(settings: Settings, point: Point, **reads: bool) -> heads.Head:
   """The paper's head, of its sizes, on the token probabilities and the tokens of all positions; or the released one."""
   num_classes = settings.downstream.num_classes
   if settings.attention.form == 'official':
-    return Tuner(model, heads.OfficialAttention(num_classes))
+    return heads.OfficialAttention(num_classes)
   value_size = max(point.memory_size, 1) * point.num_states
-  return Tuner(model, heads.Attention(num_classes, point.num_states + 1, value_size, temperature=1.0, **reads))
+  return heads.Attention(num_classes, point.num_states + 1, value_size, temperature=1.0, **reads)
 
 
-def _prompt(settings: Settings, length: int, place: int) -> Prompt:
+def _prefix(settings: Settings) -> Prompt:
+  """Rows before the text."""
   p = settings.prompt
-  return Prompt(length, p.init_scale if p.init == 'uniform' else None, place)
+  return Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
 
 
-def _prefixed(build: Callable[..., Tuner], settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  """What `build` trains, and a prompt before the text."""
-  return dataclasses.replace(build(settings, point, model), prompt=_prompt(settings, settings.prompt.length, 0))
+def _inner(settings: Settings) -> Prompt:
+  """Rows between the [MASK] and the rest of the text."""
+  return dataclasses.replace(_prefix(settings), place=settings.downstream.hidden_position or 1)
 
 
-def _inner_prompt(settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  """A linear head and a prompt between the [MASK] and the rest of the text."""
-  prompt = _prompt(settings, settings.prompt.length, settings.downstream.hidden_position or 1)
-  return dataclasses.replace(linear(settings, point, model), prompt=prompt)
-
-
-def _shift(settings: Settings, point: Point, model: MaskedLM) -> Tuner:
-  """A linear head and one vector that is added to the last activation."""
-  prompt = _prompt(settings, 1, settings.downstream.hidden_position or 1)
-  return dataclasses.replace(linear(settings, point, Shifted(model)), prompt=prompt)
+def _vector(settings: Settings) -> Prompt:
+  """One vector, which is added to the last activation."""
+  return dataclasses.replace(_inner(settings), length=1)
 
 
 def _head_inputs(job: Job, tuner: Tuner) -> Any:
@@ -94,51 +77,65 @@ class Way(NamedTuple):
   """The way of one of METHODS.
 
   Attributes:
-    build: (settings, point, model) -> what is trained.
-    read: (job, what is trained) -> what the fit reads, arrays with a row for each input.
-    fit: (job, what is trained, what is read) -> the fit to each task of the job.
-    measures: functions (job, what is trained, what is read, the fits) -> further fields of the record of each task.
+    head: (settings, point) -> the head that is trained.
+    prompt: settings -> the prompt that is trained with it, if there is one.
+    probes: whether the head reads what the model's prediction is read out of.
+    finetunes: whether the model's own parameters are trained with the head.
+    read: (job, tuner) -> what the fit reads, arrays with a row for each input.
+    fit: (job, tuner, what is read) -> the fit to each task of the job.
+    measures: functions (job, tuner, what is read, the fits) -> further fields of the record of each task.
   """
 
-  build: Callable[[Settings, Point, Any], Tuner] = linear
+  head: Callable[[Settings, Point], heads.Head] = _linear
+  prompt: Callable[[Settings], Prompt] | None = None
+  probes: bool = False
+  finetunes: bool = False
   read: Callable[[Job, Tuner], Any] = _head_inputs
   fit: Callable[[Job, Tuner, Any], list[Fitted]] = scheduled.one_start
-  measures: tuple[Callable[[Job, Tuner, Any, list[Fitted]], list[dict[str, Any]]], ...] = ()
+  measures: Sequence[Callable[[Job, Tuner, Any, list[Fitted]], list[dict[str, Any]]]] = ()
 
 
-_best_start, _profile, _effects = scheduled.best_start, scheduled.attention_profiles, prompt_effects.measured
+_EFFECTS = (prompt_effects.measured,)
+_SIZES = (optimal_heads.sizes,)
+_CHANGED = (token_readers.changed_shares,)
 _refitted = functools.partial(scheduled.refitted, scheduled.one_start)
-_refitted_best = functools.partial(scheduled.refitted, _best_start)
-_prompted = functools.partial(_prefixed, linear)
-_prompted_attention = functools.partial(_prefixed, _attention)
+_refitted_best = functools.partial(scheduled.refitted, scheduled.best_start)
+_table = functools.partial(token_readers.fits, token_readers.table)
+_logistic = functools.partial(token_readers.fits, token_readers.logistic)
 
 WAYS = {
   'head': Way(),
   'own_head': Way(_own_head),
-  'prompt': Way(_prompted, measures=(_effects,)),
-  'inner_prompt': Way(_inner_prompt, measures=(_effects,)),
-  'shift': Way(_shift, measures=(_effects,)),
-  'probe': Way(_probe),
-  'finetune': Way(_finetuned),
-  'attention': Way(_attention, measures=(_profile,)),
-  'prompt_attention': Way(_prompted_attention, measures=(_profile, _effects)),
-  'head_best': Way(read=best_heads.states, fit=best_heads.fits, measures=(optimal_heads.sizes,)),
-  'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=(optimal_heads.sizes,)),
-  'head_whitened': Way(
-    read=_probs, fit=optimal_heads.whitened, measures=(optimal_heads.sizes, optimal_heads.under_noise)
-  ),
-  'probe_converged': Way(_probe, fit=optimal_heads.whitened),
-  'attention_converged': Way(_attention, fit=_best_start),
-  'oracle_prompt': Way(_prompted, fit=_best_start, measures=(_effects,)),
-  'prompt_refit': Way(_prompted, fit=_refitted, measures=(_effects,)),
-  'oracle_refit': Way(_prompted, fit=_refitted_best, measures=(_effects,)),
+  'prompt': Way(prompt=_prefix, measures=_EFFECTS),
+  'inner_prompt': Way(prompt=_inner, measures=_EFFECTS),
+  'shift': Way(prompt=_vector, measures=_EFFECTS),
+  'probe': Way(probes=True),
+  'finetune': Way(finetunes=True),
+  'attention': Way(_attention, measures=(attention.profiles,)),
+  'prompt_attention': Way(_attention, _prefix, measures=_EFFECTS),
+  'head_best': Way(read=best_heads.states, fit=best_heads.fits, measures=_SIZES),
+  'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=_SIZES),
+  'head_whitened': Way(read=_probs, fit=optimal_heads.whitened, measures=(*_SIZES, optimal_heads.under_noise)),
+  'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
+  'attention_converged': Way(_attention, fit=scheduled.best_start),
+  'oracle_prompt': Way(prompt=_prefix, fit=scheduled.best_start, measures=_EFFECTS),
+  'prompt_refit': Way(prompt=_prefix, fit=_refitted, measures=_EFFECTS),
+  'oracle_refit': Way(prompt=_prefix, fit=_refitted_best, measures=_EFFECTS),
   'attention_blind': Way(functools.partial(_attention, reads_tokens=False)),
   'attention_constant': Way(functools.partial(_attention, reads_probs=False)),
   'masks': Way(read=_marginals),
   'masks_converged': Way(read=_marginals, fit=optimal_heads.whitened),
-  'table': Way(read=token_readers.nearest, fit=token_readers.tables, measures=(token_readers.changed_shares,)),
-  'tokens': Way(read=token_readers.nearest, fit=token_readers.logistic, measures=(token_readers.changed_shares,)),
+  'table': Way(read=token_readers.nearest, fit=_table, measures=_CHANGED),
+  'tokens': Way(read=token_readers.nearest, fit=_logistic, measures=_CHANGED),
 }
+
+
+def tuner_of(method: str, settings: Settings, point: Point, model: Any) -> Tuner:
+  """What one of METHODS trains on a model."""
+  way = WAYS[method]
+  model = Shifted(model) if METHODS[method].shifts else model
+  prompt = way.prompt(settings) if way.prompt else None
+  return Tuner(model, way.head(settings, point), prompt, way.probes, way.finetunes)
 
 
 def check(settings: Settings) -> None:

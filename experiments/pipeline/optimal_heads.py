@@ -2,23 +2,20 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
 import scipy.special
 
 from experiments.pipeline.job import Fitted, Job
-from experiments.settings.grid import Settings
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.theory.masks import masks_as_one_token
 from hmm_jax.tuning import optimum, tasks as tasks_lib
 from hmm_jax.tuning.tuner import Tuner
 
-Splits = dict[str, slice]
-# (features [n, F], labels [n]) -> the head at an optimum.
-Fit = Callable[..., Fitted]
+# A function of `optimum`.
+Fit = Callable[..., optimum.Converged]
 # Ridges of whitened heads: the exact model takes the least, another the best on validation.
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 # Sizes of the noise on the exact G, in units of a BERT's error.
@@ -44,53 +41,41 @@ def exact_marginals_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, 
 
 def converged(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
   """The head at the optimum on the training inputs, for each task."""
-  solve = solver(job.settings, optimum.converged_head)
-  return [head_of(solve, features, labels, job.downstream.splits) for labels in job.labels]
+  return [head_of(job, optimum.converged_head, features, labels) for labels in job.labels]
 
 
 def whitened(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
-  """The head at the optimum of features that are whitened on the training inputs, for each task."""
-  fit = whitened_heads(job)
+  """The `whitened_head` for each task, of the least ridge on the exact model."""
   ridge = _RIDGES[0] if job.frozen.name == 'exact' else None
-  return [fit(features, labels, ridge=ridge) for labels in job.labels]
+  return [whitened_head(job, features, labels, ridge) for labels in job.labels]
 
 
-def whitened_heads(job: Job) -> Fit:
-  """`whitened_head` with the settings of a job."""
-  return functools.partial(whitened_head, solver(job.settings, optimum.whitened_head), splits=job.downstream.splits)
+def whitened_head(job: Job, features: np.ndarray, labels: np.ndarray, ridge: float | None = None) -> Fitted:
+  """The head at the optimum of features that are whitened on the training inputs.
+
+  The ridge is by default that of the best validation accuracy, the largest if several tie.
+  """
+  heads = {one: head_of(job, optimum.whitened_head, features, labels, ridge=one) for one in reversed(_RIDGES)}
+  return chosen(heads, job.downstream.splits, 'ridge', ridge)
 
 
-def whitened_head(
-  solve: Callable[..., optimum.Converged],
-  features: np.ndarray,
-  labels: np.ndarray,
-  splits: Splits,
-  ridge: float | None = None,
-) -> Fitted:
-  """The whitened head of a ridge, by default that of the best validation accuracy, the largest if several tie."""
-  heads = {one: head_of(functools.partial(solve, ridge=one), features, labels, splits) for one in reversed(_RIDGES)}
-  return chosen(heads, splits, 'ridge', ridge)
-
-
-def solver(settings: Settings, fit: Callable[..., optimum.Converged]) -> Callable[..., optimum.Converged]:
-  """A function of `optimum` with the optimisation of the settings."""
-  how = dataclasses.asdict(settings.converged)
-  return functools.partial(fit, num_classes=settings.downstream.num_classes, **how)
-
-
-def head_of(
-  solve: Callable[..., optimum.Converged], features: np.ndarray, labels: np.ndarray, splits: Splits
-) -> Fitted:
-  """The head that `solve` converges to on the training inputs, and its answers on all of them."""
-  train = splits['train']
-  head, gradient_norm, _ = solve(features[train], labels[train])
+def head_of(job: Job, fit: Fit, features: np.ndarray, labels: np.ndarray, **changes: float) -> Fitted:
+  """The head at the optimum on the training inputs, and its answers on all."""
+  train = job.downstream.splits['train']
+  head, gradient_norm, _ = optimum_of(job, fit, features[train], labels[train], **changes)
   scores = features.astype(np.float64) @ head.weights + head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())
   return Fitted({'head': head}, scores.argmax(1) == labels, loss, {'gradient_norm': gradient_norm})
 
 
-def chosen(fits: Mapping[Any, Fitted], splits: Splits, name: str, given: Any = None) -> Fitted:
+def optimum_of(job: Job, fit: Fit, features: np.ndarray, labels: np.ndarray, **changes: float) -> optimum.Converged:
+  """The result of a function of `optimum`, by the settings and `changes`."""
+  how = dataclasses.asdict(job.settings.converged) | changes
+  return fit(features, labels, num_classes=job.settings.downstream.num_classes, **how)
+
+
+def chosen(fits: Mapping[Any, Fitted], splits: dict[str, slice], name: str, given: Any = None) -> Fitted:
   """The fit of a `given` value, by default that of best validation accuracy, the first if several tie.
 
   It gets the field `name`, its value, and with `_accuracies` after that name all values in order with their test
@@ -103,23 +88,21 @@ def chosen(fits: Mapping[Any, Fitted], splits: Splits, name: str, given: Any = N
 
 
 def under_noise(job: Job, tuner: Tuner, probs: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
-  """The `noise_accuracies` of each task, of a BERT's predictions; no fields on another model."""
+  """The `noise_accuracies` of each task on a BERT that predicts `probs` [n, V]; no fields on another model."""
   if job.frozen.name != 'bert':
     return [{} for _ in fits]
-  fit, exact = whitened_heads(job), exact_probs(job)
-  test = job.downstream.splits['test']
-  return [{'noise_accuracies': noise_accuracies(fit, probs, exact, labels, test)} for labels in job.labels]
+  exact = exact_probs(job)
+  return [{'noise_accuracies': noise_accuracies(job, probs, exact, labels)} for labels in job.labels]
 
 
-def noise_accuracies(
-  fit: Fit, probs: np.ndarray, exact: np.ndarray, labels: np.ndarray, test: slice
-) -> list[tuple[float, float]]:
+def noise_accuracies(job: Job, probs: np.ndarray, exact: np.ndarray, labels: np.ndarray) -> list[tuple[float, float]]:
   """The test accuracy of whitened heads on the exact G [n, V] with noise of each of the sizes.
 
   The noise is the error of a model's `probs` [n, V] on the previous input, which is independent of this one.
   """
-  noise = np.roll(probs - exact, 1, axis=0)
-  return [(size, float(fit(exact + size * noise, labels).is_right[test].mean())) for size in _NOISES]
+  noise, test = np.roll(probs - exact, 1, axis=0), job.downstream.splits['test']
+  noisy = {size: whitened_head(job, exact + size * noise, labels) for size in _NOISES}
+  return [(size, float(fitted.is_right[test].mean())) for size, fitted in noisy.items()]
 
 
 def sizes(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:

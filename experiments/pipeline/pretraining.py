@@ -102,10 +102,10 @@ def planned(
 def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = None) -> Any:
   """The parameters of the model of a directory, trained on from its newest checkpoint if there is no model.
 
-  With a `step`, one of `early`, those after it: training leaves the model of each. A model that is finished here is
-  written; once there is one, checkpoints are removed unless they are kept. It waits while another process works on the
-  directory. The mesh may differ from the one that saved the checkpoint. The parameters lie on the first device of this
-  host, each array whole.
+  With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
+  finished here is written; once there is one, checkpoints are removed unless they are kept. It waits while another
+  process works on the directory. The mesh may differ from the one that saved the checkpoint. The parameters lie on the
+  first device of this host, each array whole.
 
   Raises:
     OutOfTime: at a checkpoint past the time budget, or if the wait is longer.
@@ -118,7 +118,8 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
   directory = run.directory
   # A finished model is complete, its checksums are written last: to read it needs no lock.
   is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
-  if is_read_only and (kept := models.load(directory, reporter, step)):
+  early = step if step in run.early else None
+  if is_read_only and (kept := models.load(directory, reporter, early)):
     return kept[1]
   is_past = lambda: reporter.clock.is_past(run.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
@@ -128,7 +129,7 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
     params = _last_params(run, reporter)
     if not run.keeps_checkpoints:
       checkpoints.remove(directory / checkpoints.NAME)
-    return params if step is None else _early_params(run, step, reporter)
+    return params if early is None else _early_params(run, early, reporter)
 
 
 def _last_params(run: Pretraining, reporter: Reporter) -> Any:
@@ -370,7 +371,7 @@ def check_machine(settings: Settings) -> None:
 def _check_bert(s: Settings) -> None:
   """Raise SettingsError if BERT cannot be built or holds no text, or a pretraining passes by one of its steps."""
   b, p, chunks = s.bert, s.pretrain, s.corpus.num_chunks
-  require(b.width % b.num_heads == 0, 'bert.width', b.width, f'a multiple of bert.num_heads, {b.num_heads}')
+  _require_multiple('bert.width', b.width, 'bert.num_heads', b.num_heads)
   added = max(map(s.num_rows_added, s.used_methods))
   longest = max(s.corpus.chunk_length, s.downstream.num_positions or s.downstream.length + added)
   valid = f'at least {longest}, the larger of corpus.chunk_length and a text with its prompt or further masks'
@@ -380,13 +381,16 @@ def _check_bert(s: Settings) -> None:
   valid = f'below pretrain.num_steps, {p.num_steps}'
   require(p.warmup_steps < p.num_steps, 'pretrain.warmup_steps', p.warmup_steps, valid)
   # Between two calls of the compiled program.
-  calls = f'pretrain.steps_per_call, {p.steps_per_call}'
+  each = p.steps_per_call
   for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-    value = getattr(p, name)
-    require(value % p.steps_per_call == 0, f'pretrain.{name}', value, f'a multiple of {calls}')
-  passed = tuple(step for step in range(0, p.num_steps + 1, p.steps_per_call) if step in s.checkpoints)
-  valid = f'ascending multiples of {calls}, up to pretrain.num_steps, {p.num_steps}'
-  require(s.checkpoints == passed, 'checkpoints', s.checkpoints, valid)
+    _require_multiple(f'pretrain.{name}', getattr(p, name), 'pretrain.steps_per_call', each)
+  passed = set(range(0, p.num_steps + 1, each)).intersection(s.checkpoints)
+  valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps, {p.num_steps}'
+  require(s.checkpoints == tuple(sorted(passed)), 'checkpoints', s.checkpoints, valid)
+
+
+def _require_multiple(name: str, value: int, of: str, unit: int) -> None:
+  require(value % unit == 0, name, value, f'a multiple of {of}, {unit}')
 
 
 def _pretraining_ids(settings: Settings) -> Iterator[str]:
@@ -402,16 +406,12 @@ def check_mesh(s: Settings) -> None:
   """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
+  used, asked = math.prod(sizes), s.mesh.asked
   # If a size is -1 or several processes run, the mesh must use every device.
-  is_exact = -1 in s.mesh.asked or jax.process_count() > 1
-  valid = f'sizes whose product is {available}, the number of devices' + ('' if is_exact else ', or less')
-  used = math.prod(sizes)
-  require(
-    used == available or (used < available and not is_exact), f'mesh ({", ".join(sharding.AXES)})', s.mesh.asked, valid
-  )
-  for name, value, parts, axes in (
-    ('pretrain.batch_size', s.pretrain.batch_size, data * fsdp, 'mesh.data times mesh.fsdp'),
-    ('bert.num_heads', s.bert.num_heads, tensor, 'mesh.tensor'),
-    ('bert.ffn_width', s.bert.ffn_width, tensor, 'mesh.tensor'),
-  ):
-    require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
+  takes_all = -1 in asked or jax.process_count() > 1
+  fits = used == available if takes_all else used <= available
+  valid = f'sizes whose product is {available}, the number of devices, or in one process less'
+  require(fits, f'mesh ({", ".join(sharding.AXES)})', asked, valid)
+  _require_multiple('pretrain.batch_size', s.pretrain.batch_size, 'mesh.data times mesh.fsdp', data * fsdp)
+  _require_multiple('bert.num_heads', s.bert.num_heads, 'mesh.tensor', tensor)
+  _require_multiple('bert.ffn_width', s.bert.ffn_width, 'mesh.tensor', tensor)

@@ -6,17 +6,14 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 import numpy as np
-import scipy.stats
 
 from experiments.pipeline import optimal_heads
-from experiments.pipeline.downstream import Downstream
 from experiments.pipeline.job import Fitted, Job, stacked
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from hmm_jax.tuning import tuner as tuner_lib
 from hmm_jax.tuning.tuner import Tuner
 
-_PROFILE_BINS = 10
 # Above the number of any task.
 _START_STRIDE = 2**16
 
@@ -59,13 +56,13 @@ def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarra
 
 def refitted(fit: Callable[..., list[Fitted]], job: Job, tuner: Tuner, features: Any) -> list[Fitted]:
   """The fits of `fit`, each with the head replaced by a whitened one behind its prompt."""
-  fits, whitened = fit(job, tuner, features), optimal_heads.whitened_heads(job)
+  fits = fit(job, tuner, features)
   batch_size = job.settings.measure.batch_size
   read = tuner_lib.inputs_of_heads(tuner, stacked(fits), job.frozen.params, features, batch_size=batch_size)
   anew = []
   for before, inputs, labels, others in zip(fits, np.asarray(read), job.labels, job.other_labels):
-    head = whitened(inputs, labels)
-    fields = before.fields | head.fields | _of_other_task(job, whitened(inputs, others).is_right)
+    head, of_other = (optimal_heads.whitened_head(job, inputs, each) for each in (labels, others))
+    fields = before.fields | head.fields | _of_other_task(job, of_other.is_right)
     anew.append(head._replace(trainable=before.trainable | head.trainable, fields=fields))
   return anew
 
@@ -83,7 +80,7 @@ def _trained(job: Job, tuner: Tuner, features: Any, num_starts: int) -> Trained:
     features=_at(features, train),
     labels=np.tile(job.labels[:, train], (num_starts, 1)),
     tasks=np.array(drawn_as, np.int32),
-    names=[f'task {task} from start {start}, {job}' for start in range(num_starts) for task in job.tasks],
+    names=[f'task {task}, {job}' for task in job.tasks] * num_starts,
   )
   states = tuner_lib.fit(jax.random.split(job.trial.keys().tuning), tuner, schedule, params, examples)
   *_, (state, losses) = followed(states, schedule.num_epochs, str(job), job.reporter)
@@ -119,39 +116,6 @@ def followed(
       # Trained arrays are measured and kept first.
       if done < count:
         signals.raise_if_stopped()
-
-
-def attention_profiles(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
-  """The `attention_profile` of each fit, over all positions of the test inputs."""
-  tuner, params = tuner.after_features(job.frozen.params)
-  test = _at(features, job.downstream.splits['test'])
-  batch_size = job.settings.measure.batch_size
-  weights = tuner_lib.attention(tuner, stacked(fits), params, test, batch_size=batch_size)
-  return [attention_profile(of_task, job.downstream) for of_task in np.asarray(weights)]
-
-
-def attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:
-  """Attention weights [n, T] against concentration.
-
-  The profile has a row for each bin of concentration: the means of both, null where the bin is empty, and the share of
-  positions in it. Weights are in units of the uniform one, 1 / T. The correlation is Spearman's, of values rounded to
-  1e-6: otherwise ranks would order nearly certain states by their last digits.
-  """
-  relative = weights.ravel() * weights.shape[1]
-  concentration = downstream.concentration().ravel()
-  bins = np.minimum((concentration / downstream.most_concentration * _PROFILE_BINS).astype(int), _PROFILE_BINS - 1)
-  profile = []
-  for index in range(_PROFILE_BINS):
-    where = bins == index
-    means = [float(x[where].mean()) for x in (concentration, relative)] if where.any() else [None, None]
-    profile.append([*means, float(where.mean())])
-  ranked = np.round(concentration, 6), np.round(relative, 6)
-  varies = all(np.ptp(values) > 0 for values in ranked)
-  return {
-    'attention_by': downstream.concentration_name,
-    'attention_profile': profile,
-    'attention_rank_correlation': float(scipy.stats.spearmanr(*ranked).statistic) if varies else None,
-  }
 
 
 def _at(tree: Any, index: Any) -> Any:

@@ -21,35 +21,25 @@ def nearest(job: Job, tuner: Tuner) -> np.ndarray:
   return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :_MOST_TOKENS]
 
 
-def tables(job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:
-  """The table of the commonest training labels, for each task."""
+def table(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The commonest training labels."""
   train = job.downstream.splits['train']
-
-  def read(read: np.ndarray, labels: np.ndarray) -> Fitted:
-    answers = token_readers.table_labels(read[train], labels[train], read)
-    return Fitted({}, answers == labels, None, {})
-
-  return _chosen(job, tokens, read)
+  answers = token_readers.table_labels(tokens[train], labels[train], tokens)
+  return Fitted({}, answers == labels, None, {})
 
 
-def logistic(job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:
-  """The converged head on one-hot tokens, for each task."""
-  solve = optimal_heads.solver(job.settings, optimum.converged_head)
-
-  def read(read: np.ndarray, labels: np.ndarray) -> Fitted:
-    one_hot = np.eye(job.settings.hmm.num_tokens)[read].reshape(len(labels), -1)
-    return optimal_heads.head_of(solve, one_hot, labels, job.downstream.splits)
-
-  return _chosen(job, tokens, read)
+def logistic(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The converged head on one-hot tokens."""
+  one_hot = np.eye(job.settings.hmm.num_tokens)[tokens].reshape(len(labels), -1)
+  return optimal_heads.head_of(job, optimum.converged_head, one_hot, labels)
 
 
-def _chosen(job: Job, tokens: np.ndarray, read: Callable[[np.ndarray, np.ndarray], Fitted]) -> list[Fitted]:
-  """The best on validation of the readers of 0, 1, ... of the tokens, for each task."""
-  counts, splits = range(tokens.shape[1] + 1), job.downstream.splits
+def fits(read: Callable[..., Fitted], job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:
+  """The best on validation of the readers `read` of 0, 1, ... of the tokens, for each task."""
   readers = []
   for labels in job.labels:
-    fits = {count: read(tokens[:, :count], labels) for count in counts}
-    readers.append(optimal_heads.chosen(fits, splits, 'tokens_read'))
+    by_count = {count: read(job, tokens[:, :count], labels) for count in range(tokens.shape[1] + 1)}
+    readers.append(optimal_heads.chosen(by_count, job.downstream.splits, 'tokens_read'))
   return readers
 
 

@@ -17,6 +17,7 @@ from experiments.records import trials
 from experiments.records.trials import Name, TrialFolder
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
+from experiments.settings.methods import NONE
 from experiments.settings.trial import Trial
 import hmm_jax
 from hmm_jax._support import compilation, float64
@@ -44,7 +45,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   with precisely():
     drawn = _drawn(trial, distribution_of(folder), reporter)
     for name, step, numbers_by_method in _pending(trial, missing):
-      model, params = _MODELS[name](folder, drawn, step, reporter)
+      model, params = _model(folder, drawn, name, step, reporter)
       frozen = FrozenModel(name, model, params, drawn.distribution)
       with clock.phase('measuring'):
         gap = distance.measure(model, params, drawn.ideals) if model else distance.UNMEASURED
@@ -112,17 +113,6 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribut
   return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
-def draw(trial: Trial) -> tuple[Distribution, downstream_lib.Downstream]:
-  """The distribution that a trial draws, and its inputs and tasks; needs no model."""
-  distribution = drawn_distribution(trial)
-  return distribution, _tasks(trial, distribution)
-
-
-def _tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
-  keys = trial.keys()
-  return downstream_lib.draw(trial.settings, trial.point, distribution, keys.downstream, keys.tasks)
-
-
 def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Drawn:
   """What a trial draws, computed once for recent trials that share it."""
   downstream = shared_tasks(trial, distribution)
@@ -133,7 +123,9 @@ def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Draw
 
 def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
   """The inputs and tasks of a trial, drawn once for recent trials that share them; raises ValueError as `draw` does."""
-  return _shared('tasks', trial, lambda: _tasks(trial, distribution))
+  keys = trial.keys()
+  draw = lambda: downstream_lib.draw(trial.settings, distribution, keys.downstream, keys.tasks)
+  return _shared('tasks', trial, draw)
 
 
 def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
@@ -150,42 +142,24 @@ def _recent(*draws: Any) -> dict[str, Any]:
   return {}
 
 
-# A model and its parameters.
-_Built = tuple[MaskedLM | None, Any]
-
-
-def _exact(folder: TrialFolder, drawn: Drawn, step: int | None, reporter: Reporter) -> _Built:
-  settings = folder.trial.settings
-  return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), drawn.distribution
-
-
-def _own(folder: TrialFolder, drawn: Drawn, step: int | None, reporter: Reporter) -> _Built:
-  return code.own_model(folder.trial.settings.model, drawn.distribution, folder.trial.keys().pretraining)
-
-
-def _untrained(folder: TrialFolder, drawn: Drawn, step: int | None, reporter: Reporter) -> _Built:
-  """The BERT that the trial's pretraining starts from."""
+def _model(
+  folder: TrialFolder, drawn: Drawn, name: str, step: int | None, reporter: Reporter
+) -> tuple[MaskedLM | None, Any]:
+  """One of MODELS and its parameters, after `step` steps of its pretraining or at its end; a new one is built here."""
+  settings, key = folder.trial.settings, folder.trial.keys().pretraining
+  if name == NONE:
+    return None, None
+  if name == 'exact':
+    return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), drawn.distribution
+  if name == 'own':
+    return code.own_model(settings.model, drawn.distribution, key)
+  if name == 'other_bert':
+    folder = folder._replace(trial=folder.trial.other)
+    drawn = _drawn(folder.trial, drawn_distribution(folder.trial), reporter)
   planned = _pretraining(folder, drawn)
-  return planned.model, pretraining.initial_params(planned)
-
-
-def _bert(folder: TrialFolder, drawn: Drawn, step: int | None, reporter: Reporter) -> _Built:
-  """The BERT after `step` steps of the trial's pretraining, or at its end."""
-  planned = _pretraining(folder, drawn)
-  early = step if step in planned.early else None
-  return planned.model, pretraining.pretrained_params(planned, reporter, early)
-
-
-def _other_bert(folder: TrialFolder, drawn: Drawn, step: int | None, reporter: Reporter) -> _Built:
-  """The BERT of another trial, with all that is the other's."""
-  other = folder.trial.other
-  distribution, downstream = draw(other)
-  ideals = distance.ideals_of(other, distribution, downstream)
-  return _bert(folder._replace(trial=other), Drawn(distribution, downstream, ideals), step, reporter)
-
-
-def _none(folder: TrialFolder, drawn: Drawn, step: int | None, reporter: Reporter) -> _Built:
-  return None, None
+  if name == 'untrained':
+    return planned.model, pretraining.initial_params(planned)
+  return planned.model, pretraining.pretrained_params(planned, reporter, step)
 
 
 def _pretraining(folder: TrialFolder, drawn: Drawn) -> pretraining.Pretraining:
@@ -196,14 +170,3 @@ def _pretraining(folder: TrialFolder, drawn: Drawn) -> pretraining.Pretraining:
     text = data.load(folder.workdir, settings.corpus_file)['tokens']
   key = folder.trial.keys().pretraining
   return pretraining.planned(settings, text, key, drawn.ideals, folder.pretrained_directory)
-
-
-# How each of MODELS is built; a new model is built here.
-_MODELS = {
-  'bert': _bert,
-  'exact': _exact,
-  'untrained': _untrained,
-  'other_bert': _other_bert,
-  'own': _own,
-  'none': _none,
-}

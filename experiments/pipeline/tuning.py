@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.pipeline.downstream import NEAR_TIE
 from experiments.pipeline.job import Fitted, Job
-from experiments.pipeline.methods import WAYS
+from experiments.pipeline.methods import tuner_of, WAYS
 from experiments.records.files import by_name
 from experiments.records.trials import TunedTask
 from experiments.runtime import signals
@@ -42,7 +42,7 @@ def tune(job: Job) -> list[TunedTask]:
   """
   signals.raise_if_stopped()
   way = WAYS[job.method]
-  tuner = way.build(job.settings, job.trial.point, job.frozen.model)
+  tuner = tuner_of(job.method, job.settings, job.trial.point, job.frozen.model)
   read = way.read(job, tuner)
   tuned: dict[int, TunedTask] = {}
   for block in _blocks(job):
