@@ -74,7 +74,7 @@ def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeyp
   monkeypatch.setattr(pretraining.storage, 'is_read_only', lambda _: True)
   monkeypatch.setattr(pretraining.locks, 'held', lambda *_: pytest.fail('takes a lock'))
   monkeypatch.setattr(pretraining.storage.tempfile, 'TemporaryFile', lambda dir: (dir / 'no' / 'file').touch())
-  assert pretraining.pretrained_params(settings, None, (), None, directory, QUIET)
+  assert pretraining.pretrained_params(pretraining.planned(settings, None, None, directory=directory), QUIET)
   assert files.tree(directory).keys() == before
   of_folder = dataclasses.replace(settings, pretrained=str(directory.parent))
   pretraining.check_machine(of_folder)
@@ -85,11 +85,11 @@ def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeyp
 @pytest.mark.slow
 def test_parameters_along_a_pretraining_are_its_own(finished):
   """At its last step those that it ends with, bit by bit, and others before it."""
-  settings, key = finished.trial.settings, finished.trial.keys().pretraining
   with trial_lib.precisely():
-    hmm, _ = trial_lib.draw(finished.trial)
-    (_, before), (_, last) = pretraining.params_along(settings, hmm, key, (20, 40), QUIET)
-    whole = pretraining.pretrained_params(settings, hmm, (), key, finished.pretrained_directory, QUIET)
+    hmm = trial_lib.drawn_distribution(finished.trial)
+    planned = trial_lib._pretraining(finished, trial_lib.Drawn(hmm, None, None))
+    (_, before), (_, last) = pretraining.params_along(planned, (20, 40), QUIET)
+    whole = pretraining.pretrained_params(planned, QUIET)
   assert_same_bits(last, whole)
   is_other = jax.tree.map(lambda one, other: (one != other).any(), before, last)
   assert any(jax.tree.leaves(is_other))
@@ -111,7 +111,8 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
 @pytest.mark.slow
 def test_texts_are_kept_beside_the_records(finished):
   """The first test texts, with what both models make of each token given the others; no id depends on it."""
-  kept, (hmm, downstream) = read_arrays(finished.directory / TEXTS), trial_lib.draw(finished.trial)
+  kept, hmm = read_arrays(finished.directory / TEXTS), trial_lib.drawn_distribution(finished.trial)
+  downstream = trial_lib.shared_tasks(finished.trial, hmm)
   tokens = downstream.inputs[downstream.splits['test']][:2]
   np.testing.assert_array_equal(kept['tokens'], tokens)
   masked = tokens.copy()

@@ -140,7 +140,8 @@ def test_a_model_and_a_merge_are_locked_while_they_are_made(grid, tmp_path, monk
   monkeypatch.setattr(pretraining.checkpoints, 'open_checkpoints', opened)
   monkeypatch.setattr(sweep.results, 'write', lambda *_: seen.append(locks.holder(tmp_path)))
   with pytest.raises(pretraining.OutOfTime):
-    pretraining.pretrained_params(settings, None, (), jax.random.key(0), folder.pretrained_directory, QUIET)
+    planned = pretraining.planned(settings, None, jax.random.key(0), directory=folder.pretrained_directory)
+    pretraining.pretrained_params(planned, QUIET)
   sweep.merge([settings], tmp_path, QUIET)
   assert [holder.startswith(HERE) for holder in seen] == [True, True]
 

@@ -15,7 +15,7 @@ import rich.console
 from run_cases import QUIET
 
 from experiments import main as main_lib
-from experiments.pipeline import tuning
+from experiments.pipeline import scheduled
 from experiments.runtime import distributed, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import help_text
@@ -102,7 +102,7 @@ def test_tuning_stops_between_epochs(monkeypatch):
       yield state, np.zeros(1)
 
   with pytest.raises(signals.Stopped), signals.answered():
-    for state, _ in tuning.followed(states(), 5, 'head', QUIET):
+    for state, _ in scheduled.followed(states(), 5, 'head', QUIET):
       seen.append(state)
   assert seen == [0, 1, 2]
 
