@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from conftest import assert_same_bits
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
@@ -80,32 +79,6 @@ def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeyp
   pretraining.check_machine(of_folder)
   with pytest.raises(SettingsError, match='^pretrained is .*; valid is a writable directory'):
     pretraining.check_machine(dataclasses.replace(of_folder, seed=1))
-
-
-@pytest.mark.slow
-def test_parameters_along_a_pretraining_are_its_own(finished):
-  """At its last step those that it ends with, bit by bit, and others before it."""
-  with trial_lib.precisely():
-    hmm = trial_lib.drawn_distribution(finished.trial)
-    planned = trial_lib._pretraining(finished, trial_lib.Drawn(hmm, None, None))
-    (_, before), (_, last) = pretraining.params_along(planned, (20, 40), QUIET)
-    whole = pretraining.pretrained_params(planned, QUIET)
-  assert_same_bits(last, whole)
-  is_other = jax.tree.map(lambda one, other: (one != other).any(), before, last)
-  assert any(jax.tree.leaves(is_other))
-
-
-@pytest.mark.slow
-def test_trials_that_differ_in_tasks_share_one_model(finished):
-  """A second trial with other downstream data finds the pretrained model and trains no step."""
-  contents = lambda: {path: path.read_bytes() for path in finished.workdir.glob('pretrained/*/*.jsonl')}
-  before = contents()
-  assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl'} and len(before) == 2
-  tasks = dataclasses.replace(finished.trial.settings.downstream, num_test=9)
-  settings = dataclasses.replace(finished.trial.settings, downstream=tasks, models=('bert',))
-  other = finished._replace(trial=finished.trial._replace(settings=settings))
-  run_trial(other)
-  assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 
 @pytest.mark.slow

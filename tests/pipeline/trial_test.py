@@ -1,7 +1,6 @@
 """Draws of a trial, and their device."""
 
 import hashlib
-import types
 
 from forked import run_on_devices
 import jax
@@ -11,7 +10,7 @@ import pytest
 from run_cases import any_tokens, pretraining_settings, QUIET
 from settings_cases import settings_of
 
-from experiments.pipeline import distance, pretraining, trial as trial_lib
+from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -19,18 +18,6 @@ from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.tuning.tasks import draw_task_weights
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
-
-
-def test_the_distance_at_the_mask_is_measured_on_test_inputs(monkeypatch):
-  """On the first of them, as many as settings name."""
-  downstream = types.SimpleNamespace(
-    inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
-  )
-  monkeypatch.setattr(distance.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
-  monkeypatch.setattr(distance.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
-  monkeypatch.setattr(distance, 'ideal_on_chunks', lambda *_: None)
-  trial = Trial(settings_of('smoke', measure__num_inputs=3), Point(4), 0)
-  assert distance.ideals_of(trial, None, downstream).at_mask.tolist() == [5, 6, 7]
 
 
 def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch):

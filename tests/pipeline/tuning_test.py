@@ -68,6 +68,10 @@ def assert_accuracies(one, is_right, downstream):
     assert one.measured[name] == pytest.approx(is_right[downstream.splits[split]].mean())
 
 
+def test_each_method_has_a_way():
+  assert [*methods.WAYS] == [*METHODS]
+
+
 @pytest.mark.parametrize('method', ['prompt_attention', 'attention_converged', 'head_whitened', 'head_best'])
 def test_a_method_reads_the_settings_that_name_its_records(method, settings, drawn):
   """No group of settings decides what is tuned, or how, but those that are part of its fit_id."""
@@ -95,11 +99,9 @@ def test_bits_of_a_task_do_not_depend_on_the_tasks_beside_it(method, at_a_time, 
     jax.tree.map(np.testing.assert_array_equal, one.trainable, other.trainable)
 
 
-@pytest.mark.parametrize(('init', 'scale'), [('uniform', 0.25), ('vocabulary', None)])
-def test_a_prompt_starts_as_its_settings_say(init, scale, settings):
-  """From uniform entries of their scale, or from rows of the vocabulary, which have none."""
-  tuner = methods.tuner_of('prompt', changed(settings, 'prompt', init=init, init_scale=0.25), POINT, MODEL)
-  assert (tuner.prompt.length, tuner.prompt.scale) == (settings.prompt.length, scale)
+def test_a_prompt_may_start_from_rows_of_the_vocabulary(settings):
+  tuner = methods.tuner_of('prompt', changed(settings, 'prompt', init='vocabulary'), POINT, MODEL)
+  assert tuner.prompt == tuner_lib.Prompt(2, None)
 
 
 @pytest.mark.parametrize('method', ['table', 'tokens'])
@@ -182,19 +184,26 @@ def test_the_profile_bins_weights_by_concentration():
   assert attention.profile(np.ones((1, 4)), concentration, 2.0)['attention_rank_correlation'] is None
 
 
-def test_accuracies_of_a_converged_head_are_those_of_its_arrays(settings, drawn):
-  """Accuracies are those of its arrays, by G in float64; where it ends the loss has next to no slope.
+@pytest.mark.parametrize('method', ['head_converged', 'head_whitened'])
+def test_accuracies_of_a_converged_head_are_those_of_its_arrays(method, settings, drawn):
+  """By G in float64; its size is that of its entries by those of mu."""
+  distribution, downstream = drawn
+  probs = predictions(distribution, downstream.inputs)[:, 0]
+  for one in tune(settings, drawn, method):
+    head, task = one.trainable['head'], downstream.tasks[one.task]
+    assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
+    sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
+    assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
 
-  The best head on the test inputs is above it, and below what certificates leave.
-  """
+
+def test_a_converged_head_ends_where_the_loss_has_no_slope(settings, drawn):
+  """The best head on the test inputs is above it, and below what certificates leave."""
   distribution, downstream = drawn
   train, test = downstream.splits['train'], downstream.splits['test']
   probs = predictions(distribution, downstream.inputs)[:, 0]
   for one, best in zip(tune(settings, drawn, 'head_converged'), tune(settings, drawn, 'head_best')):
     head, measured, labels = one.trainable['head'], one.measured, downstream.tasks[one.task].labels
-    scores = probs @ head.weights + head.bias
-    assert_accuracies(one, scores.argmax(-1) == labels, downstream)
-    residuals = scipy.special.softmax(scores, axis=1)[train] - np.eye(2)[labels[train]]
+    residuals = scipy.special.softmax(probs @ head.weights + head.bias, axis=1)[train] - np.eye(2)[labels[train]]
     slope = probs[train].T @ residuals / 40 + settings.converged.ridge * head.weights
     assert np.abs(slope).max() < 1e-6 and 0 < measured['gradient_norm'] < 1e-6
     is_right = (probs @ best.trainable['head'].weights).argmax(-1) == labels
@@ -202,17 +211,6 @@ def test_accuracies_of_a_converged_head_are_those_of_its_arrays(settings, drawn)
     assert measured['accuracy'] <= best.measured['accuracy'] <= best.measured['accuracy_at_most'] <= 1
     # Facts about linear scores are of HMMs without a memory.
     assert 'linear' not in best.measured
-
-
-def test_a_whitened_head_reads_g_in_float64(settings, drawn):
-  """Its accuracy is that of its arrays; its size is that of its entries by those of mu."""
-  distribution, downstream = drawn
-  probs = predictions(distribution, downstream.inputs)[:, 0]
-  for one in tune(settings, drawn, 'head_whitened'):
-    head, task = one.trainable['head'], downstream.tasks[one.task]
-    assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
-    sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
-    assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
 
 
 def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
