@@ -24,30 +24,46 @@ def measured(job: Job, tuner: Tuner, read: Any, fits: list[Fitted]) -> list[dict
   no shift is a text. Beside a prompt before the text stand `tv_movable`, the most that any moves the exact prediction,
   and if the last token is hidden `forgetting`, the same after 0, 1, ..., T - 1 tokens.
   """
-  settings, prompt, model = job.settings, tuner.prompt, tuner.model
-  count = settings.measure.prompts
-  if not count:
+  measure, params = job.settings.measure, job.frozen.params
+  if not measure.prompts:
     return [{} for _ in fits]
-  assert prompt is not None and model is not None
-  params, inputs = job.frozen.params, job.inputs[job.downstream.splits['test']][: settings.measure.num_inputs]
-  position = settings.downstream.hidden_position % inputs.shape[1]
+  inputs = job.inputs[job.downstream.splits['test']][: measure.num_inputs]
+  position = job.settings.downstream.hidden_position % inputs.shape[1]
 
   def moved(prompts: Any) -> np.ndarray:
     by = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
-    return in_blocks(by, inputs, settings.measure.batch_size)
+    return in_blocks(by, inputs, measure.batch_size)
 
+  text, random = _references(job, tuner)
+  delta = _bounds(job, tuner, inputs)
+  same = {
+    'tv_moved_by_text': None if text is None else _mean(moved(text)),
+    'tv_moved_by_random': _mean(moved(random)),
+    'tv_movable': delta[position] if delta else None,
+    'forgetting': delta if job.settings.downstream.hidden == 'last' else None,
+  }
+  return [{'tv_moved': _mean(by_prompt), **same} for by_prompt in moved(stacked(fits)['prompt']).T]
+
+
+def _references(job: Job, tuner: Tuner) -> tuple[Array | None, Array]:
+  """Prompts [n, P, E] of text from the process, None if the prompt is a shift; and as tuning starts."""
+  prompt, model, params, count = tuner.prompt, tuner.model, job.frozen.params, job.settings.measure.prompts
+  assert prompt is not None and model is not None
   key_text, key_random = jax.random.split(jax.random.fold_in(job.trial.keys().measure, 2))
   random = jnp.stack([prompt.init(key, model, params) for key in jax.random.split(key_random, count)])
-  same = dict.fromkeys(('tv_moved_by_text', 'tv_moved_by_random', 'tv_movable', 'forgetting'))
-  same['tv_moved_by_random'] = _mean(moved(random))
-  if not isinstance(model, Shifted):
-    text = hmm_jax.sample_corpus(key_text, job.frozen.distribution, count, prompt.length)
-    same['tv_moved_by_text'] = _mean(moved(model.embed(params, text.astype(jnp.int32))))
-  if not prompt.place:
-    is_last = settings.downstream.hidden == 'last'
-    delta = prefix_bound(job.frozen.distribution, inputs, causal=is_last).mean(0).tolist()
-    same |= {'tv_movable': delta[position], 'forgetting': delta if is_last else None}
-  return [{'tv_moved': _mean(by_prompt), **same} for by_prompt in moved(stacked(fits)['prompt']).T]
+  if isinstance(model, Shifted):
+    return None, random
+  text = hmm_jax.sample_corpus(key_text, job.frozen.distribution, count, prompt.length)
+  return model.embed(params, text.astype(jnp.int32)), random
+
+
+def _bounds(job: Job, tuner: Tuner, inputs: np.ndarray) -> list[float] | None:
+  """`prefix_bound` at each position, its mean over inputs [n, T]; None if the prompt is not before the text."""
+  assert tuner.prompt is not None
+  if tuner.prompt.place:
+    return None
+  is_last = job.settings.downstream.hidden == 'last'
+  return prefix_bound(job.frozen.distribution, inputs, causal=is_last).mean(0).tolist()
 
 
 def _mean(moved: np.ndarray) -> float | None:
