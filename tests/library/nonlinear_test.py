@@ -58,7 +58,7 @@ def test_a_head_with_a_hidden_layer_is_two_layers_with_a_relu(rng):
 
 
 def test_a_form_of_degree_k_gives_the_weight_of_every_state(rng):
-  """Of as many states as it has coefficients, 10 at V = 4 and k = 2, where a linear head reaches 4; of one more, none."""
+  """Of as many states as it has coefficients, 10 at V = 4 and k = 2, where a linear head reaches 4; of 11 none does."""
   emissions, mu = rng.dirichlet(np.ones(V), 11), rng.normal(size=(2, 11))
   assert [emission_powers(emissions[:10], k).rank for k in (1, 2)] == [4, 10]
   head = form_head(emissions[:10], mu[:, :10], 2)
