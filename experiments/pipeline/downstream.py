@@ -67,6 +67,10 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
   splits = {name: slice(*pair) for name, pair in zip(('train', 'validation', 'test'), itertools.pairwise(ends))}
+  if d.num_labels:
+    train, validation = splits['train'].start, splits['validation'].start
+    splits['train'] = slice(train, train + d.num_labels)
+    splits['validation'] = slice(validation, validation + min(d.num_labels, d.num_validation))
   seen = inputs[:, : d.seen_length(prompt_length=0)]
   return Downstream(
     inputs=seen,

@@ -14,13 +14,18 @@ from experiments.settings.fields import require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, NONE
 from hmm_jax.models.shifted import Shifted
-from hmm_jax.tuning import heads, mask_laws
+from hmm_jax.tuning import heads, mask_laws, nonlinear
 from hmm_jax.tuning.tuner import frozen_features, Prompt, Tuner
 
 
 def _linear(settings: Settings, point: Point) -> heads.Head:
   d = settings.downstream
   return heads.Linear(d.num_classes, d.hidden_position)
+
+
+def _mlp(settings: Settings, point: Point) -> heads.Head:
+  d = settings.downstream
+  return nonlinear.Mlp(d.num_classes, d.hidden_position, settings.mlp.width)
 
 
 def _own_head(settings: Settings, point: Point) -> heads.Head:
@@ -64,6 +69,16 @@ def _probs(job: Job, tuner: Tuner) -> np.ndarray:
   return _head_inputs(job, tuner)
 
 
+def _products(job: Job, tuner: Tuner) -> np.ndarray:
+  """All products of two of the token probabilities at the [MASK], [n, V (V + 1) / 2], in float64."""
+  return nonlinear.power_features(np.asarray(_probs(job, tuner), np.float64), 2)
+
+
+def _posterior(job: Job, tuner: Tuner) -> np.ndarray:
+  """The exact posterior that decides the labels, [n, S]."""
+  return job.downstream.label_probs(job.downstream.inputs)
+
+
 def _marginals(job: Job, tuner: Tuner) -> np.ndarray:
   """The token probabilities at each of k [MASK]s, [n, k V]; of the exact model in float64."""
   frozen, masks = job.frozen, job.settings.masks.number
@@ -98,10 +113,13 @@ class Way(NamedTuple):
 _EFFECTS = (prompt_effects.measured,)
 _SIZES = (optimal_heads.sizes,)
 _CHANGED = (token_readers.changed_shares,)
+_PARAMETERS = (optimal_heads.num_parameters,)
 _refitted = functools.partial(scheduled.refitted, scheduled.one_start)
 _refitted_best = functools.partial(scheduled.refitted, scheduled.best_start)
 _table = functools.partial(token_readers.fits, token_readers.table)
 _logistic = functools.partial(token_readers.fits, token_readers.logistic)
+_window = functools.partial(token_readers.fits, token_readers.window)
+_pairs = functools.partial(token_readers.fits, token_readers.pairs)
 
 WAYS = {
   'head': Way(),
@@ -116,6 +134,10 @@ WAYS = {
   'head_best': Way(read=best_heads.states, fit=best_heads.fits, measures=_SIZES),
   'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=_SIZES),
   'head_whitened': Way(read=_probs, fit=optimal_heads.whitened, measures=(*_SIZES, optimal_heads.under_noise)),
+  'mlp': Way(_mlp, measures=_PARAMETERS),
+  'mlp_converged': Way(_mlp, fit=scheduled.best_start, measures=_PARAMETERS),
+  'quadratic': Way(read=_products, fit=optimal_heads.validated, measures=_PARAMETERS),
+  'posterior': Way(read=_posterior, fit=optimal_heads.validated),
   'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
   'attention_converged': Way(_attention, fit=scheduled.best_start),
   'oracle_prompt': Way(prompt=_prefix, fit=scheduled.best_start, measures=_EFFECTS),
@@ -127,6 +149,9 @@ WAYS = {
   'masks_converged': Way(read=_marginals, fit=optimal_heads.whitened),
   'table': Way(read=token_readers.nearest, fit=_table, measures=_CHANGED),
   'tokens': Way(read=token_readers.nearest, fit=_logistic, measures=_CHANGED),
+  'window': Way(read=token_readers.nearest, fit=_window, measures=_CHANGED),
+  # Pairs of more tokens have more features than there are labelled texts.
+  'window_quadratic': Way(read=functools.partial(token_readers.nearest, most=3), fit=_pairs, measures=_CHANGED),
 }
 
 
@@ -142,6 +167,7 @@ def check(settings: Settings) -> None:
   """Raise SettingsError if one of the methods has no model, no text that it can read, or no schedule."""
   d = settings.downstream
   is_first = d.hidden == 'first'
+  require(d.num_labels <= d.num_train, 'downstream.num_labels', d.num_labels, f'at most num_train, {d.num_train}')
   valid = "'last' if bert.causal is True: before the first token there is nothing to see"
   require(not (settings.bert.causal and is_first), 'downstream.hidden', d.hidden, valid)
   valid = "0 if downstream.hidden is 'last'"
@@ -163,4 +189,4 @@ def _check_method(name: str, settings: Settings) -> None:
   valid = f'0, or at least {settings.num_rows_added(name) + 2}: a prompt or further masks, the [MASK] and one token'
   require(settings.seen_length(name) > 1, 'downstream.num_positions', d.num_positions, valid)
   if method.has_schedule:
-    settings.tuning(name).check_num_train(method.settings[0], d.num_train)
+    settings.tuning(name).check_num_train(method.settings[0], d.num_labelled)

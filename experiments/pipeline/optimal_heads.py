@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 import scipy.special
 
@@ -48,6 +49,16 @@ def whitened(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
   """The `whitened_head` for each task, of the least ridge on the exact model."""
   ridge = _RIDGES[0] if job.frozen.name == 'exact' else None
   return [whitened_head(job, features, labels, ridge) for labels in job.labels]
+
+
+def validated(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
+  """The `whitened_head` for each task, of the ridge that is best on validation on every model."""
+  return [whitened_head(job, features, labels) for labels in job.labels]
+
+
+def num_parameters(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
+  """The number of parameters of each head."""
+  return [{'num_parameters': sum(map(np.size, jax.tree.leaves(fitted.trainable)))} for fitted in fits]
 
 
 def whitened_head(job: Job, features: np.ndarray, labels: np.ndarray, ridge: float | None = None) -> Fitted:

@@ -10,15 +10,15 @@ import numpy as np
 
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.job import Fitted, Job
-from hmm_jax.tuning import optimum, tasks as tasks_lib, token_readers
+from hmm_jax.tuning import nonlinear, optimum, tasks as tasks_lib, token_readers
 from hmm_jax.tuning.tuner import Tuner
 
 _MOST_TOKENS = 8
 
 
-def nearest(job: Job, tuner: Tuner) -> np.ndarray:
-  """The tokens that are read, [n, K], the nearest to the [MASK] first."""
-  return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :_MOST_TOKENS]
+def nearest(job: Job, tuner: Tuner, most: int = _MOST_TOKENS) -> np.ndarray:
+  """The tokens that are read, at most this many, [n, K], the nearest to the [MASK] first."""
+  return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :most]
 
 
 def table(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
@@ -30,8 +30,21 @@ def table(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
 
 def logistic(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
   """The converged head on one-hot tokens."""
-  one_hot = np.eye(job.settings.hmm.num_tokens)[tokens].reshape(len(labels), -1)
-  return optimal_heads.head_of(job, optimum.converged_head, one_hot, labels)
+  return optimal_heads.head_of(job, optimum.converged_head, _one_hot(job, tokens), labels)
+
+
+def window(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The whitened head on one-hot tokens, with the ridge that is best on validation."""
+  return optimal_heads.whitened_head(job, _one_hot(job, tokens), labels)
+
+
+def pairs(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The same on all products of two entries of the one-hot tokens."""
+  return optimal_heads.whitened_head(job, nonlinear.power_features(_one_hot(job, tokens), 2), labels)
+
+
+def _one_hot(job: Job, tokens: np.ndarray) -> np.ndarray:
+  return np.eye(job.settings.hmm.num_tokens)[tokens].reshape(len(tokens), -1)
 
 
 def fits(read: Callable[..., Fitted], job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:

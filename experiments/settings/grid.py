@@ -84,6 +84,7 @@ class Settings(groups.Experiment):
   converged: groups.ConvergedSettings
   restarts: groups.RestartSettings
   masks: groups.MaskSettings
+  mlp: groups.MlpHeadSettings
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
@@ -130,7 +131,7 @@ class Settings(groups.Experiment):
 
   def schedule(self, method: str) -> Schedule:
     """The optimisation of one of METHODS that has one."""
-    schedule = self.tuning(method).schedule
+    schedule = self.tuning(method).schedule(self.downstream.num_labelled)
     if 'restarts' in METHODS[method].settings:
       return schedule._replace(num_epochs=schedule.num_epochs * self.restarts.steps_factor)
     return schedule

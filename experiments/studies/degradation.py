@@ -314,7 +314,9 @@ def measure(
 
   def trained(name: str, features: np.ndarray) -> tuple[Any, Any]:
     data = params, features[:, : s.num_train], labels[:, : s.num_train]
-    return batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, f'{name} on {model.name}', reporter)
+    return batched_tuning.train(
+      tuners[name], s.tuning.schedule(s.num_train), *data, key, f'{name} on {model.name}', reporter
+    )
 
   probs = {'without': batched_tuning.features(tuners['head'], params, inputs)}
   _, of_head = trained('head', probs['without'])
