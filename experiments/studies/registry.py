@@ -20,6 +20,7 @@ _PLACES = {
   'next_token': _GRID,
   'plateau': ('studies.along', 'settings.grid:Settings'),
   'hard_tasks': ('studies.along', 'settings.grid:Settings'),
+  'labels': ('studies.labels', 'settings.grid:Settings'),
   'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
