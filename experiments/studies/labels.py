@@ -20,9 +20,9 @@ _TITLES = {
   'by_labels': 'Test accuracy in percent by the number of labels, mean [95% interval]; over HMMs',
   'saved': (
     'The reader of best validation accuracy on BERT, and of those without a model: labels that the second needs for '
-    f'the accuracy of the first at {_REACHED}, as a ratio (geometric mean [95%] over HMMs; ratios outside of the labels '
-    'that were tried count as the nearest), and the lead of the first in points; Holm over the rows of this table. '
-    f'Detectable: with 80% power at level {LEVEL} / rows, of a ratio as its logarithm'
+    f'the accuracy of the first at {_REACHED}, as a ratio (geometric mean [95%] over HMMs; ratios outside of the '
+    'labels that were tried count as the nearest), and the lead of the first in points; Holm over the rows of this '
+    f'table. Detectable: with 80% power at level {LEVEL} / rows, of a ratio as its logarithm'
   ),
 }
 
