@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.analysis.tables import Table, table
 from experiments.records import environment, failures, files, results
 from experiments.settings import config as config_lib, lists
+from experiments.settings.grid import Settings
 
 _MOST_COMMANDS = 10
 
@@ -37,7 +38,8 @@ def changed_settings(experiment: str, configs: Sequence[results.Record]) -> dict
   """The distinct values, in words, of each field in which these settings differ from the defaults."""
   shipped = config_lib.shipped(experiment)
   scale = next((one['scale'] for one in configs if one['scale'] in config_lib.scales(shipped)), None)
-  default = results.values([config_lib.at_scale(shipped, scale).to_dict()])
+  config, several = config_lib.override(config_lib.at_scale(shipped, scale), [], Settings)
+  default = results.values(config_lib.expanded(config, several, lambda one: one.to_dict()))
   recorded = results.values(configs)
   return {name: words for name, words in recorded.items() if words != default.get(name)}
 
