@@ -55,8 +55,10 @@ def test_shipped_settings_differ_from_no_default(experiment):
   """At each scale, as they come back from file."""
   shipped = config_lib.shipped(experiment)
   for scale in config_lib.scales(shipped):
-    made = registry.from_config(config_lib.at_scale(shipped, scale))
-    assert not origin.changed_settings(experiment, [json.loads(json.dumps(dataclasses.asdict(made)))])
+    config, several = config_lib.override(config_lib.at_scale(shipped, scale), [], registry.SETTINGS[experiment])
+    made = config_lib.expanded(config, several, registry.from_config)
+    back = [json.loads(json.dumps(dataclasses.asdict(one))) for one in made]
+    assert not origin.changed_settings(experiment, back)
 
 
 def _commands(workdir, grid):
