@@ -1,5 +1,6 @@
 """Chains, memory HMMs and walks that tests of assumptions share."""
 
+from fractions import Fraction
 import itertools
 
 import numpy as np
@@ -9,6 +10,13 @@ from hmm_jax.theory.assumptions import Thresholds
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 CYCLE = np.roll(np.eye(3), 1, axis=1)
+
+
+def small_fractions(array):
+  """The nearest `Fraction`s of denominators up to 64, which drawn rows have."""
+  array = np.asarray(array)
+  exact = [Fraction(value).limit_denominator(64) for value in array.ravel().tolist()]
+  return np.array(exact, object).reshape(array.shape)
 
 
 def subsets(items):

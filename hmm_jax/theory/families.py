@@ -30,7 +30,6 @@ from hmm_jax.theory.problem import (
   random_weights,
   sparse_probs,
   StateProblem,
-  with_fractions,
 )
 from hmm_jax.theory.recovery import attention_keys
 from hmm_jax.theory.theorems import Criteria, finding, ON_EMISSIONS
@@ -81,7 +80,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, criteria: Criteria
     # The proof of Theorem 4.3 assumes nothing of the chain; others need P[H_0] of full support.
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
     if theorem == '4.3' or finding('3.2', before_text, criteria).holds:
-      return with_fractions(problem)
+      return problem
   valid = f'less: none of {MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} reaches it'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
@@ -232,7 +231,8 @@ def _memory_problem(
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
   silent_probs = full_probs(rng, sizes.num_states)
   if rng.random() < 0.5:
-    silent_probs = stationary_probs(transition_matrix)
+    # Rounding would leave states that a reducible chain never visits a small probability.
+    silent_probs = np.round(stationary_probs(transition_matrix), 14)
   first_probs = silent_probs @ transition_matrix
   hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
   task_weights = random_weights(rng, sizes.num_classes, weighed, sizes.memory_size)

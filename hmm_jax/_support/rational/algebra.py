@@ -80,15 +80,6 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
   return rows[:, size:]
 
 
-def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] of `Fraction`s with pi^T transition_matrix = pi^T and sum 1; None if it is not unique."""
-  size = len(transition_matrix)
-  equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
-  totals = np.arange(size + 1) == size
-  rows, pivots = row_reduced(np.hstack([equations, totals[:, None] * Fraction(1)]))
-  return rows[:size, size] if pivots == list(range(size)) else None
-
-
 def is_ergodic(transition_matrix: np.ndarray) -> bool:
   """True if a chain is irreducible and aperiodic: for some n, every state can reach every state in n moves.
 

@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from theory_assumptions_cases import EXACT, is_ergodic_by_powers, subsets, walks
+from theory_assumptions_cases import EXACT, is_ergodic_by_powers, small_fractions, subsets, walks
 
 from hmm_jax._support.rational import algebra
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.problem import small_fractions, sparse_probs
+from hmm_jax.theory.problem import sparse_probs
 
 # States 0 and 1 take turns with states 2 and 3.
 TURNS = np.kron(np.eye(2)[::-1], np.full((2, 2), 0.5))

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from theory_assumptions_cases import CYCLE, EXACT, memory_hmm, subsets
+from theory_assumptions_cases import CYCLE, EXACT, memory_hmm, small_fractions, subsets
 
 from hmm_jax._support.rational import algebra
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.problem import small_fractions, sparse_probs
+from hmm_jax.theory.problem import sparse_probs
 
 
 def split_columns(hmm, cell, states, values):

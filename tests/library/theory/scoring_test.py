@@ -41,7 +41,7 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
     read = scoring.read(found, program.head)
     recovered, num_tokens, prompt = program.recovered, problem.hmm.num_tokens, list(program.prompt)
     assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
-    of_label, of_model = exact_hmm(problem), rationals.exact_hmm(problem.fractions.hmm)
+    of_label, of_model = exact_hmm(problem), rationals.exact_hmm(problem.hmm)
     states = program.finding.witness.get('recoverable_states')
     for index, text in enumerate(answers.tokens.tolist()):
       text = [token for token in text if token < num_tokens]
