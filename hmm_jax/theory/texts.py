@@ -1,13 +1,11 @@
 """Token sequences that claims are checked on: every one up to a length, and sampled ones."""
 
-import jax
 from jax import Array
 import numpy as np
 
-from hmm_jax._support import compilation
 from hmm_jax.distributions.hmm import Distribution
-from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.theory.enumeration import all_texts
+from hmm_jax.tuning.tasks import draw_texts
 
 
 def all_sequences(num_tokens: int, longest: int, length: int) -> np.ndarray:
@@ -37,9 +35,5 @@ def possible_sequences(distribution: Distribution, longest: int, length: int) ->
 
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
-  """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
-  return np.asarray(_sampled(key, distribution, count, length), np.int32)
-
-
-# Each size of a distribution compiles a program that draws little: optimising it costs more than it saves.
-_sampled = jax.jit(sample_corpus, static_argnums=(2, 3), compiler_options=compilation.ONCE)
+  """Texts [count, length] int32 of a distribution, drawn in float32."""
+  return np.asarray(draw_texts(key, distribution, 0, count, length)[1])
