@@ -64,11 +64,10 @@ def decide(problem: StateProblem, length: int, margin: float) -> Decision:
   for size in _sizes(len(texts.labels)):
     kept = np.arange(size)
     for attempt in range(_MAX_PROOFS):
-      separation = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, margin)
-      if separation.separable:
-        head = head if attempt else to_coordinates @ separation.head
+      proof = separability.separation_on(kept, coordinates, texts.labels, num_classes, margin)
+      if proof.separable:
+        head = head if attempt else to_coordinates @ proof.head
         break
-      proof = separation._replace(pairs=np.stack([kept[separation.pairs[:, 0]], separation.pairs[:, 1]], axis=1))
       if is_exact(problem, texts.tokens, texts.labels, proof):
         return Decision(texts, near_ties, 'certified', proof, float(texts.probs[proof.pairs[:, 0]].min()))
       kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
@@ -89,7 +88,7 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, sepa
     labels: [n].
     separation: the answer of the linear program on these inputs.
   """
-  hmm, silent_probs, task_weights, *_ = problem
+  hmm, silent_probs, task_weights = problem
   if len(separation.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
   # Up to scale: neither a label nor a proof depends on the scale of a G, and integers are faster.

@@ -97,8 +97,3 @@ def concentrated(kept: np.ndarray, place: int) -> np.ndarray:
   counts[place] = 0
   counts[place] = _LARGEST_DENOMINATOR - counts.sum()
   return counts / counts.sum()
-
-
-def one_token(token: int, size: int) -> np.ndarray:
-  """The distribution [size] on that token."""
-  return (np.arange(size) == token).astype(np.float64)

@@ -15,13 +15,13 @@ from experiments.studies.study import in_parts, Part, Study
 from experiments.studies.theory import problem_file
 from experiments.studies.theory.settings import ExamineSettings, longest_length
 from experiments.studies.theory.verification import TOLERANCE
-from hmm_jax.theory import certificates, scoring, texts, theorems
+from hmm_jax.theory import certificates, enumeration, scoring, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.masks import masks_needed
 from hmm_jax.theory.problem import Problem, StateProblem
 from hmm_jax.theory.theorems import Program
 from hmm_jax.tuning.best_head import relative_error
-from hmm_jax.tuning.tasks import labelled
+from hmm_jax.tuning.tasks import draw_texts, labelled
 
 # By the kind of records: title, and fields that are shown.
 _TABLES = {
@@ -30,7 +30,7 @@ _TABLES = {
     ('statement', 'holds', 'reason', 'witness', 'closeness'),
   ),
   'task': (
-    'Labels of all possible texts, and the theorems that cover the task; the least margin is that of the two best scores',
+    'Labels of all possible texts, and the theorems that cover the task; margins are those of the two best scores',
     ('statement', 'covered_by', 'warning', 'texts', 'sequences', 'majority', 'least_margin', 'margin'),
   ),
   'construction': (
@@ -84,13 +84,13 @@ def _texts(problem: Problem, longest: int, settings: ExamineSettings) -> dict[st
   """Sequences [n, T] by their kind."""
   hmm, silent, found = problem.hmm, 0, {}
   if longest:
-    found[f'enumerated to length {longest}'] = texts.all_sequences(hmm.num_tokens, longest, longest)
+    found[f'enumerated to length {longest}'] = enumeration.all_sequences(hmm.num_tokens, longest, longest)
   if isinstance(problem, StateProblem):
     # The label is about a silent state, and the text follows it.
     hmm, silent = hmm.starting_from(problem.silent_probs), 1
   length = settings.sampled_length
-  sampled = texts.sampled(hmm, jax.random.key(settings.seed), settings.num_sampled, length + silent)
-  return found | {f'sampled, length {length}': sampled[:, silent:]}
+  _, sampled = draw_texts(jax.random.key(settings.seed), hmm, 0, settings.num_sampled, length + silent)
+  return found | {f'sampled, length {length}': np.asarray(sampled)[:, silent:]}
 
 
 def _assumption(problem: Problem, number: str, settings: ExamineSettings) -> Record:
@@ -114,10 +114,20 @@ def _labels(
     task = labelled(mu, posterior)
     majority = np.bincount(task.labels).max() / len(posterior)
     rounding = 2 * relative_error(problem.hmm, tokens.shape[1] + 1) * (posterior @ np.abs(mu).T).max(-1)
-    record = {'record': 'task', 'statement': 'Task', 'covered_by': covered_by, 'task_weights': mu}
-    record |= {'texts': kind, 'sequences': len(posterior), 'majority': majority}
-    record |= {'warning': _ONE_LABEL if majority == 1 else None, 'least_margin': task.margins.min()}
-    records.append({**record, 'margin': 'proven' if (task.margins > rounding).all() else 'rounding'})
+    records.append(
+      {
+        'record': 'task',
+        'statement': 'Task',
+        'covered_by': covered_by,
+        'task_weights': mu,
+        'texts': kind,
+        'sequences': len(posterior),
+        'majority': majority,
+        'warning': _ONE_LABEL if majority == 1 else None,
+        'least_margin': task.margins.min(),
+        'margin': 'proven' if (task.margins > rounding).all() else 'rounding',
+      }
+    )
   return records
 
 

@@ -16,10 +16,11 @@ from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
-from hmm_jax.theory import families, scoring, texts, theorems
+from hmm_jax.theory import enumeration, families, scoring, theorems
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.scoring import Answers
 from hmm_jax.theory.theorems import Program
+from hmm_jax.tuning.tasks import draw_texts
 
 # The name of the right construction among the wrong ones.
 RIGHT = 'right'
@@ -100,12 +101,13 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     key_hmm, key_text = jax.random.split(jax.random.fold_in(key, redraws))
     problem = families.draw(theorem.name, family, key_hmm, theorem.sizes, settings.criteria, settings.conditioning)
     program = theorems.program(theorem.name, problem, v.length, settings.criteria)
-    sampled = texts.sampled(problem.hmm, key_text, int(v.num_sequences / _LEAST_SHARE), v.length)
+    sampled = np.asarray(draw_texts(key_text, problem.hmm, 0, int(v.num_sequences / _LEAST_SHARE), v.length)[1])
     first = _tested(problem, program, sampled[:_FIRST])
     share = _has_mass(first, program).sum() / _FIRST
     if share >= _LEAST_SHARE:
       break
-  short = texts.possible_sequences(problem.hmm, _SHORT, v.length)
+  short = enumeration.all_sequences(problem.hmm.num_tokens, _SHORT, v.length)
+  short = short[scoring.answer(problem, program.finding, short).loglik > -np.inf]
   enough = max(int(v.num_sequences / share) - len(short), _FIRST)
   answers = _tested(problem, program, np.concatenate([short, sampled[:enough]]))
   return Drawn(problem, program, answers, redraws)
