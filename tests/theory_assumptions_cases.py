@@ -1,4 +1,4 @@
-"""Chains, memory HMMs and walks that tests of assumptions share."""
+"""Chains and memory HMMs that tests of assumptions share."""
 
 from fractions import Fraction
 import itertools
@@ -21,16 +21,6 @@ def small_fractions(array):
 
 def subsets(items):
   return itertools.chain.from_iterable(itertools.combinations(items, size) for size in range(len(items) + 1))
-
-
-def walks(edges, longest):
-  """True where state i can reach state j in exactly 1, 2, ..., `longest` moves, [longest, H, H]."""
-  return np.array([*itertools.accumulate([edges] * longest, np.matmul)])
-
-
-def is_ergodic_by_powers(edges):
-  """True if some power of the matrix is positive throughout; Wielandt's (H - 1)^2 + 1 is enough."""
-  return bool(walks(edges, (len(edges) - 1) ** 2 + 1)[-1].all())
 
 
 def memory_hmm(emission_matrix, cell_index=None, num_cells=1):
