@@ -8,7 +8,7 @@ import rationals
 from theory_cases import CRITERIA, drawn, exact_hmm, exact_posterior, FAMILIES
 from theory_fractions import in_region
 
-from hmm_jax.theory import assumptions, scoring, texts, theorems
+from hmm_jax.theory import assumptions, enumeration, scoring, theorems
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
 
@@ -24,7 +24,7 @@ def with_region(theorem, family):
   for seed in itertools.count():
     problem = drawn(theorem, family, seed)
     program = theorems.program(theorem, problem, LENGTH, CRITERIA)
-    every = texts.all_sequences(problem.hmm.num_tokens, LENGTH, LENGTH)
+    every = enumeration.all_sequences(problem.hmm.num_tokens, LENGTH, LENGTH)
     inside = every[scoring.answer(problem, program.finding, every).in_region]
     if len(inside):
       rng = np.random.default_rng(0)
