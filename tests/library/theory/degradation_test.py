@@ -78,12 +78,6 @@ def test_an_error_has_the_given_kl_or_is_the_largest(forgetting):
     assert share == most if kl == 100 else measured == pytest.approx(kl, rel=0.01, abs=1e-6)
 
 
-def test_a_mean_kl_is_that_of_its_definition():
-  """Nats, averaged over inputs; a token that the ideal model excludes counts nothing."""
-  ideal, probs = np.array([[0.5, 0.5, 0], [1, 0, 0]]), np.array([[0.25, 0.5, 0.25], [0.5, 0.5, 0]])
-  assert mean_kl(ideal, probs) == pytest.approx((0.5 * np.log(2) + np.log(2)) / 2)
-
-
 @pytest.mark.parametrize('target', [0.05, 1e-6])
 def test_the_smallest_singular_value_is_the_given_one(target):
   """W keeps distributions in its columns, all but state 1 as they were."""

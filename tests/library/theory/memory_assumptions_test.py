@@ -42,7 +42,8 @@ def test_recoverable_states_are_the_largest_set_that_ranks_allow(num_cells):
     assert relaxed.statement == ('Assumption 4.5' if num_cells == 1 else 'Assumption C.5')
     for finding, values in ((relaxed, weighed), (strict, every)):
       states = finding.witness['recoverable_states'].tolist()
-      valid = [some for some in subsets(np.flatnonzero(hmm.cell_index == cell)) if is_recoverable(hmm, cell, some, values)]
+      readers = np.flatnonzero(hmm.cell_index == cell)
+      valid = [some for some in subsets(readers) if is_recoverable(hmm, cell, some, values)]
       assert valid == list(subsets(states)) and finding.holds == bool(states)
       assert finding.witness['memory_values'].tolist() == values
       sizes.add(len(states))
