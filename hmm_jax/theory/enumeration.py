@@ -1,4 +1,4 @@
-"""All texts of one length with their probabilities, labels and features, from one tree of messages.
+"""Every sequence up to a length, and all texts of one length with their probabilities, labels and features.
 
 Texts with a common end share messages, so that V^T texts cost about V^T H (H + V) products on the host. All terms of
 sums are nonnegative, so that even tiny probabilities have a small relative error.
@@ -40,6 +40,19 @@ class Texts(NamedTuple):
 def all_texts(num_tokens: int, length: int) -> np.ndarray:
   """Every text of `length` tokens, [V^T, T] int32, in the order of their digits."""
   return np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
+
+
+def all_sequences(num_tokens: int, longest: int, length: int) -> np.ndarray:
+  """Every sequence of 1 to `longest` tokens, [n, length] int32, with [MASK] (id V) after the end.
+
+  A [MASK] at the end is no evidence, so that posteriors and predictions at the tokens are those of the shorter
+  sequence.
+  """
+  padded = []
+  for size in range(1, longest + 1):
+    tokens = all_texts(num_tokens, size)
+    padded.append(np.pad(tokens, ((0, 0), (0, length - size)), constant_values=num_tokens))
+  return np.concatenate(padded)
 
 
 def possible_texts(problem: StateProblem, length: int) -> Texts:

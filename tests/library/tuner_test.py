@@ -202,12 +202,6 @@ def test_prompts_of_the_exact_model_stay_in_the_unit_cube():
   assert prompt.min() >= 0 and prompt.max() <= 1 and np.isin(prompt, (0, 1)).any()
 
 
-def test_prompts_from_outside_are_moved_to_the_nearest_allowed():
-  """A prompt outside the unit cube starts at the nearest point of it."""
-  prompt = start(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(20, 3.0)), HIDDEN, INPUTS).trainable['prompt']
-  assert prompt.min() == 0 and prompt.max() == 1 and 0.4 < np.isin(prompt, (0, 1)).mean() < 0.9
-
-
 def test_uniform_prompts_fill_the_region_around_the_centre():
   """At the paper's scale of 0.5 entries are iid, and for the exact model they are in the upper half: near no prompt."""
   prompt = np.ravel(tuner_lib.Prompt(300, 0.5).init(jax.random.key(0), EXACT, HIDDEN))

@@ -12,6 +12,12 @@ from hmm_jax.theory.problem import sparse_probs, StateProblem
 LENGTH = 3
 
 
+def test_every_sequence_up_to_a_length_is_there_once():
+  """Those that are shorter end in [MASK]s."""
+  expected = [[0, 2], [1, 2], [0, 0], [0, 1], [1, 0], [1, 1]]
+  assert enumeration.all_sequences(2, 2, 2).tolist() == expected
+
+
 def test_texts_are_those_with_probability_and_their_fractions():
   """H = 4, V = 3 with exact zeros, a silent state, three classes: probability, G_1 and label; likeliest first."""
   rng = np.random.default_rng(1)
