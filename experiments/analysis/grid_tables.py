@@ -71,11 +71,11 @@ HEADINGS = {
   'joint_states': '|M|^N |H|',
 }
 _DISTANCES = {'kl_at_mask': 'KL at [MASK]', 'excess_mlm_loss': 'excess MLM loss'}
-_TESTED = 'p of t tests, Holm over the rows of a contrast. Detectable: with 80% power at level 0.05 / tests'
+_TESTED = 'Holm over the rows of a contrast; detectable: 80% power at level 0.05 / tests'
 _TITLES = {
   'accuracy': 'Test accuracy in percent, mean [95% interval]',
   'contrasts': f'Differences in points, paired by task; {_TESTED}',
-  'texts': f'Memory text minus vanilla text of as many joint states on BERT in points, by Welch; {_TESTED}',
+  'texts': f'Memory text minus vanilla text of as many joint states on BERT, in points, Welch; {_TESTED}',
   'values': f'Differences in points from the first value of a field, paired by task; {_TESTED}',
   'trends': (
     'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
@@ -84,7 +84,7 @@ _TITLES = {
   ),
   'beside_paper': 'Ours on BERT beside the digitised Figure 3',
   'lead': 'Lead over the best reader without a model in points, paired by task',
-  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest less smallest entry',
+  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
   'moved': 'Total variation in percent by which prompts move the prediction at the [MASK]',
   'diagnostics': "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
 }
@@ -192,9 +192,9 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
 def _in_words(pair: str) -> str:
   """A difference of fits in words, with their model once if it is the same."""
   first, second = pair.split(' - ')
-  (model, method), (other_model, _) = first.split(), second.split()
-  words = METHODS[method].label if model == other_model else FITS[first]
-  return f'{words} - {FITS[second]}'
+  words, _, model = FITS[first].rpartition(', ')
+  is_same = FITS[second].endswith(f', {model}')
+  return f'{words if is_same else FITS[first]} - {FITS[second]}'
 
 
 def _accuracy(grid: Grid) -> pd.DataFrame:
@@ -289,8 +289,8 @@ def _beside_paper(grid: Grid) -> pd.DataFrame:
   ours = means(grid.records, ['text', 'fit', 'joint_states'], 'accuracy', grid.unit)
   lines = {line: paper(panel, name, scale) for line, name in PAPER[panel].items()}
   beside = pd.DataFrame({'ours': ours, 'paper': pd.concat(lines, names=ours.index.names)}).dropna()
-  beside['difference'] = [f'{own.mean - mean:+.1f}' for own, mean in zip(beside['ours'], beside['paper'])]
-  return beside.rename(index=FITS, level='fit')
+  differences = beside['ours'].map(lambda own: own.mean) - beside['paper']
+  return beside.assign(difference=differences.map('{:+.1f}'.format)).rename(index=FITS, level='fit')
 
 
 def _lead(grid: Grid) -> pd.DataFrame:

@@ -20,8 +20,6 @@ from experiments.settings.grid import Point
 
 # The cells of a row by the headings of their columns.
 Row = dict[str, Any]
-# Columns of words wrap at this width, and titles at that of a page.
-_WORDS, _PAGE = 40, 120
 
 
 class Table(NamedTuple):
@@ -43,7 +41,7 @@ def table(title: str, rows: Sequence[Row] | pd.DataFrame, num_texts: int = 0) ->
   frame = pd.DataFrame(rows)
   if frame.index.names[0] is not None:
     frame = frame.reset_index()
-  texts = frame.astype(object).map(_cell, na_action='ignore').fillna('')
+  texts = frame.astype(object).where(frame.notna(), '').map(_cell)
   return Table(title, texts.loc[:, (texts != '').any()], num_texts)
 
 
@@ -53,8 +51,8 @@ def _cell(value: Any) -> str:
 
 def as_text(table: Table) -> str:
   """The table below its title, in plain text."""
-  rows = _rows(table, tablefmt='simple', maxcolwidths=[_WORDS] * table.num_texts)
-  return printable(f'{textwrap.fill(table.title, _PAGE)}\n\n{rows}\n', kept='\n')
+  rows = _rows(table, tablefmt='simple', maxcolwidths=[40] * table.num_texts)
+  return printable(f'{textwrap.fill(table.title, 120)}\n\n{rows}\n', kept='\n')
 
 
 def as_markdown(table: Table) -> str:
