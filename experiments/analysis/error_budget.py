@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures
-from experiments.analysis.grid_tables import FITS, Grid
+from experiments.analysis.grid_tables import Grid
 from experiments.analysis.statistics import holm, Interval, interval, LEVEL, stratified
 from experiments.analysis.tables import select, Table, table
 from experiments.settings.groups import FigureSettings
@@ -57,7 +57,7 @@ _CONDITIONS = (
 )
 # The column of the part of degeneracy that no linear head avoids.
 PROVEN = 'degeneracy,\nproven'
-_TITLE = 'Accuracy lost in points, mean ± 95% over HMMs; largest with p < 0.05, Holm over the rows of all budgets'
+_TITLE = 'Accuracy lost in points, mean ± 95% over HMMs; largest: p < 0.05, Holm over rows'
 
 
 def losses(grid: Grid) -> dict[tuple[str, str], pd.DataFrame]:
@@ -76,15 +76,9 @@ def losses(grid: Grid) -> dict[tuple[str, str], pd.DataFrame]:
         continue
       lost = (reached.shift(axis=1, fill_value=100.0) - reached).set_axis([*way], axis=1)
       if 'degeneracy' in way:
-        lost[PROVEN] = (100 - at_most).fillna(lost['degeneracy'])
+        lost.insert(1, PROVEN, (100 - at_most).reindex(lost.index).fillna(lost['degeneracy']))
       found[title, str(text)] = lost.groupby(level=['size', 'trial'], sort=False).mean()
   return found
-
-
-def at_sizes(lost: pd.DataFrame) -> dict[str, pd.DataFrame]:
-  """The losses at each size, and of 'all' if there are several."""
-  sizes = dict(iter(lost.groupby(level='size', sort=False)))
-  return sizes if len(sizes) == 1 else {**sizes, 'all': lost}
 
 
 def intervals(lost: pd.DataFrame) -> dict[str, Interval]:
@@ -106,27 +100,22 @@ def largest(lost: pd.DataFrame) -> tuple[str, float]:
 
 
 def tables(grid: Grid) -> dict[str, Table]:
-  """A table for each way and kind of text that was run whole: a row for each size, and one for all."""
-  frames = {name: _cells(lost) for name, lost in losses(grid).items()}
-  if not frames:
-    return {}
-  p_values = holm(pd.concat({name: frame.pop('p') for name, frame in frames.items()}))
-  made = {}
-  for (title, text), frame in frames.items():
-    frame['largest'] = frame['largest'].where(p_values[title, text] < LEVEL, 'not significant')
-    headings = {loss: f'{loss}\nto {FITS[fit]}' for loss, fit in WAYS[title].items()}
-    name = f'budget_{title.replace(" ", "_")}_{text}'
-    made[name] = table(f'{_TITLE}: {title}, {text} text', frame.rename(columns=headings))
-  return made
-
-
-def _cells(lost: pd.DataFrame) -> pd.DataFrame:
-  """A row for each size: the number of HMMs, each loss with its interval, and the largest with its p-value."""
+  """The table `budget`: a row for each way, kind of text and size, and one for all sizes if there are several."""
   rows = []
-  for size, of_size in at_sizes(lost).items():
-    first, p_value = largest(of_size)
-    rows.append({'size': size, 'n': len(of_size), **intervals(of_size), 'largest': first, 'p': p_value})
-  return pd.DataFrame(rows)
+  for (way, text), lost in losses(grid).items():
+    by_size = dict(iter(lost.groupby(level='size', sort=False)))
+    if len(by_size) > 1:
+      by_size['all'] = lost
+    for size, of_size in by_size.items():
+      loss, p_value = largest(of_size)
+      place = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
+      rows.append({**place, 'largest': loss, 'p': p_value, **intervals(of_size)})
+  if not rows:
+    return {}
+  frame = pd.DataFrame(rows)
+  is_significant = holm(frame.pop('p')) < LEVEL
+  frame['largest'] = frame['largest'].where(is_significant, 'not significant')
+  return {'budget': table(_TITLE, frame)}
 
 
 @figures.styled
@@ -152,18 +141,21 @@ def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
 def _draw(axes: Axes, cells: pd.DataFrame) -> None:
   """Draw the steps of each size, a row of intervals, side by side from 100% to the end; a gain is hollow."""
   means = cells.map(lambda one: one.mean)
+  half_widths = cells.map(lambda one: one.half_width)
   lost = means.drop(columns=PROVEN, errors='ignore')
-  ends, width = 100 - lost.cumsum(axis=1), 0.84 / lost.shape[1]
+  ends = 100 - lost.cumsum(axis=1)
+  width = 0.84 / lost.shape[1]
   line: dict[str, Any] = dict(color='black', linewidth=1.2, zorder=4)
-  for index, loss in enumerate(lost):
-    at = np.arange(len(lost)) + width * (index - (lost.shape[1] - 1) / 2)
+  # The middle of each size's first step.
+  at = np.arange(len(lost)) - width * (lost.shape[1] - 1) / 2
+  for loss in lost:
     _draw_bars(axes, at, 0.9 * width, lost[loss], ends[loss])
-    half_widths = [one.half_width for one in cells[loss]]
-    axes.errorbar(at, ends[loss], half_widths, fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=4)
+    axes.errorbar(at, ends[loss], half_widths[loss], fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=4)
     axes.hlines(ends[loss], at - 0.45 * width, at + 0.45 * width, **line)
     if loss == 'degeneracy':
-      places = at - 0.6 * width, at + 0.6 * width
-      axes.hlines(100 - means[PROVEN], *places, linestyle=':', label='proven degeneracy', **line)
+      left, right = at - 0.6 * width, at + 0.6 * width
+      axes.hlines(100 - means[PROVEN], left, right, linestyle=':', label='proven degeneracy', **line)
+    at = at + width
   axes.set_xticks(range(len(lost)), lost.index)
 
 

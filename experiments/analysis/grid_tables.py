@@ -174,7 +174,7 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
     'accuracy': _accuracy(main),
     'contrasts': tested_apart(contrasts(differences, grid.rows, grid.unit)),
     'texts': tested_apart(_texts(grid)) if not grid.varied else pd.DataFrame(),
-    'values': tested_apart(_values(grid)),
+    'values': _values(grid),
     'trends': _trends(grid, differences),
     'beside_paper': _beside_paper(grid) if paper_overlay else pd.DataFrame(),
     'lead': _lead(grid),
@@ -240,28 +240,29 @@ def _texts(grid: Grid) -> pd.Series:
   return pd.Series([*found.values()], index, object)
 
 
-def _values(grid: Grid) -> pd.Series:
-  """Intervals of differences of each fit from the first value of each field that varies, where they share a key.
+def _values(grid: Grid) -> pd.DataFrame:
+  """The differences of each fit from the first value of each field that varies, where they share a key.
 
   Seeds and given processes are no values to compare.
   """
-  parts = [_from_first(grid, name) for name in grid.varied if name not in ('seed', 'distribution')]
-  return pd.concat(parts) if parts else pd.Series()
+  columns = [name for name in grid.varied if name not in ('seed', 'distribution')]
+  return pd.concat([pd.DataFrame(), *(_from_first(grid, column) for column in columns)])
 
 
-def _from_first(grid: Grid, column: str) -> pd.Series:
-  """The intervals of differences from the first value of a column, without those of fits that it does not decide.
+def _from_first(grid: Grid, column: str) -> pd.DataFrame:
+  """The differences from the first value of a column, without those of fits that it does not decide.
 
   The unit of a field that changes the HMM is the trial.
   """
   accuracies = 100 * grid.records.set_index(['fit', *grid.tasks])['accuracy'].astype(float)
   first = grid.records[column].iloc[0]
   differences = accuracies - accuracies.xs(first, level=column)
-  others = differences.drop(index=first, level=column).dropna()
-  decided = others.groupby(level='fit').filter(lambda of: of.any())
+  differences = differences.drop(index=first, level=column).dropna()
+  differences = differences.groupby(level='fit').filter(lambda of: of.any())
   names = {fit: f'{label}, minus {column} = {lists.shown(first)}' for fit, label in FITS.items()}
-  named = decided.rename(index=names, level='fit').rename_axis(index={'fit': 'contrast'})
-  return contrasts(named, grid.rows, ['trial'] if column.startswith(_OF_DRAWS) else grid.unit)
+  differences = differences.rename(index=names, level='fit').rename_axis(index={'fit': 'contrast'})
+  unit = ['trial'] if column.startswith(_OF_DRAWS) else grid.unit
+  return tested_apart(contrasts(differences, grid.rows, unit))
 
 
 def _trends(grid: Grid, differences: pd.Series) -> pd.DataFrame:

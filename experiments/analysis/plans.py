@@ -82,7 +82,7 @@ def differences(point: EndPoint, grid: Grid, field: str = '') -> pd.Series:
   if point.second:
     values -= point.times * _largest(grid, point.second, field or point.second_field or point.field)
   # Neither seeds nor processes share an HMM.
-  hmm = [name for name in grid.tasks if name != 'task' and (name not in grid.varied or name in ('seed', 'distribution'))]
+  hmm = [name for name in grid.tasks if name in (*Point._fields, 'trial', 'seed', 'distribution')]
   scale = 1 if point.field in NATS else 100
   return scale * values.dropna().groupby(level=hmm).mean()
 

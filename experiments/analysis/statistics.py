@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 import pandas as pd
 import scipy.optimize
+import scipy.special
 import scipy.stats
 
 # Level of a test, before correction.
@@ -35,7 +36,7 @@ class Interval(NamedTuple):
   @property
   def half_width(self) -> float:
     """Half the length of the interval before clipping; NaN without one."""
-    return _critical(LEVEL, self.degrees) * self.standard_error
+    return scipy.special.stdtrit(self.degrees, 1 - LEVEL / 2) * self.standard_error
 
   @property
   def ends(self) -> np.ndarray:
@@ -47,7 +48,7 @@ class Interval(NamedTuple):
     """The p-value of the two-sided test; NaN if there is no spread to test against."""
     if not self.standard_error > 0:
       return np.nan
-    return 2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees)
+    return 2 * scipy.special.stdtr(self.degrees, -abs(self.mean) / self.standard_error)
 
   def minimum_effect(self, level: float) -> float:
     """The minimum detectable effect: the least true difference found with 80% power at `level`, given this spread.
@@ -72,15 +73,9 @@ class Interval(NamedTuple):
 
 
 @functools.cache
-def _critical(level: float, degrees: float) -> float:
-  """The two-sided critical value of t."""
-  return scipy.stats.t.isf(level / 2, degrees)
-
-
-@functools.cache
 def _detectable(level: float, degrees: float) -> float:
   """The minimum detectable effect in standard errors."""
-  critical = _critical(level, degrees)
+  critical = scipy.special.stdtrit(degrees, 1 - level / 2)
 
   def excess_power(effect: float) -> float:
     return scipy.stats.ncf.sf(critical**2, 1, degrees, effect**2) - 0.8
@@ -175,7 +170,7 @@ def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
   seed. Both are NaN for fewer than three units or a constant.
   """
   # Values that differ by rounding are ties.
-  ranks = pd.DataFrame({'size': sizes, 'value': np.round(values, 9)}).rank()
+  ranks = pd.DataFrame({'size': sizes, 'value': np.round(np.asarray(values), 9)}).rank()
   # A constant has no ranks to permute.
   if len(ranks) < 3 or (ranks.nunique() < 2).any():
     return np.nan, np.nan
