@@ -69,15 +69,19 @@ def losses(grid: Grid) -> dict[tuple[str, str], pd.DataFrame]:
   for text, records in grid.records.groupby('text'):
     of_text = grid._replace(records=records, rows=[*grid.rows, 'size'])
     accuracies = 100 * of_text.wide()
+    # Only the best head has this field.
     at_most = 100 * of_text.wide('accuracy_at_most').max(axis=1)
     for title, way in WAYS.items():
       reached = accuracies.reindex(columns=[*way.values()]).dropna()
       if reached.empty:
         continue
-      lost = (reached.shift(axis=1, fill_value=100.0) - reached).set_axis([*way], axis=1)
+      before = reached.shift(axis=1, fill_value=100.0)
+      lost = (before - reached).set_axis([*way], axis=1)
       if 'degeneracy' in way:
-        lost.insert(1, PROVEN, (100 - at_most).reindex(lost.index).fillna(lost['degeneracy']))
-      found[title, str(text)] = lost.groupby(level=['size', 'trial'], sort=False).mean()
+        proven = (100 - at_most).reindex(lost.index)
+        lost.insert(1, PROVEN, proven.fillna(lost['degeneracy']))
+      hmms = lost.groupby(level=['size', 'trial'], sort=False)
+      found[title, str(text)] = hmms.mean()
   return found
 
 
@@ -129,7 +133,8 @@ def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
     sizes = lost.groupby(level='size', sort=False)
     _draw(axes, sizes.agg(interval))
     counted = figures.counted(sizes.size(), grid.over)
-    axes.set(title=f'{title}, {text} text; {counted}', ylabel='test accuracy (%)')
+    axes.set_title(f'{title}, {text} text; {counted}')
+    axes.set_ylabel('test accuracy (%)')
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(panels[-1].yaxis)
   # The legend alone shows this one.
@@ -150,11 +155,26 @@ def _draw(axes: Axes, cells: pd.DataFrame) -> None:
   at = np.arange(len(lost)) - width * (lost.shape[1] - 1) / 2
   for loss in lost:
     _draw_bars(axes, at, 0.9 * width, lost[loss], ends[loss])
-    axes.errorbar(at, ends[loss], half_widths[loss], fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=4)
+    axes.errorbar(
+      at,
+      ends[loss],
+      half_widths[loss],
+      fmt='none',
+      ecolor='black',
+      elinewidth=1,
+      capsize=2,
+      zorder=4,
+    )
     axes.hlines(ends[loss], at - 0.45 * width, at + 0.45 * width, **line)
     if loss == 'degeneracy':
-      left, right = at - 0.6 * width, at + 0.6 * width
-      axes.hlines(100 - means[PROVEN], left, right, linestyle=':', label='proven degeneracy', **line)
+      axes.hlines(
+        100 - means[PROVEN],
+        at - 0.6 * width,
+        at + 0.6 * width,
+        linestyle=':',
+        label='proven degeneracy',
+        **line,
+      )
     at = at + width
   axes.set_xticks(range(len(lost)), lost.index)
 

@@ -168,7 +168,8 @@ def prepared(records: pd.DataFrame) -> Grid:
 def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
   is_main = grid.records['method'].isin(MAIN) & ~grid.records['model'].isin(_CONTROLS)
-  main, other = (grid._replace(records=grid.records[chosen]) for chosen in (is_main, ~is_main))
+  main = grid._replace(records=grid.records[is_main])
+  other = grid._replace(records=grid.records[~is_main])
   differences = paired(100 * grid.wide(), _PAIRS).rename(index=_in_words, level='contrast')
   frames = {
     'accuracy': _accuracy(main),
@@ -254,15 +255,18 @@ def _from_first(grid: Grid, column: str) -> pd.DataFrame:
 
   The unit of a field that changes the HMM is the trial.
   """
-  accuracies = 100 * grid.records.set_index(['fit', *grid.tasks])['accuracy'].astype(float)
   first = grid.records[column].iloc[0]
-  differences = accuracies - accuracies.xs(first, level=column)
-  differences = differences.drop(index=first, level=column).dropna()
-  differences = differences.groupby(level='fit').filter(lambda of: of.any())
-  names = {fit: f'{label}, minus {column} = {lists.shown(first)}' for fit, label in FITS.items()}
-  differences = differences.rename(index=names, level='fit').rename_axis(index={'fit': 'contrast'})
-  unit = ['trial'] if column.startswith(_OF_DRAWS) else grid.unit
-  return tested_apart(contrasts(differences, grid.rows, unit))
+  name = f'{column} = {lists.shown(first)}'
+  records = grid.records.assign(contrast=grid.records['fit'].map(FITS) + f', minus {name}')
+  accuracies = records.set_index(['contrast', *grid.tasks])['accuracy']
+  # Both have an index of tasks: pandas finds the first value of each.
+  differences = 100 * (accuracies - accuracies.xs(first, level=column)).dropna()
+  differences = differences.drop(index=first, level=column)
+  decided = differences.groupby(level='contrast').filter(lambda of: of.any())
+  unit = grid.unit
+  if column.startswith(_OF_DRAWS):
+    unit = ['trial']
+  return tested_apart(contrasts(decided, grid.rows, unit))
 
 
 def _trends(grid: Grid, differences: pd.Series) -> pd.DataFrame:

@@ -19,13 +19,19 @@ _TITLE = (
 
 def tables(plan: Sequence[EndPoint], grid: Grid) -> dict[str, Table]:
   """The table `plan`: a row for each end point that has records."""
-  found = [(point, differences(point, grid)) for point in plan]
-  rows = [_row(point, values, grid) for point, values in found if len(values)]
+  rows = []
+  for point in plan:
+    values = differences(point, grid)
+    if len(values):
+      rows.append(_row(point, values, grid))
   if not rows:
     return {}
   shown = [row['end point'] for row in rows]
+  # Several end points may have one name.
   absent = dict.fromkeys(point.name for point in plan if point.name not in shown)
-  title = f'{_TITLE}; without records: {", ".join(absent)}' if absent else _TITLE
+  title = _TITLE
+  if absent:
+    title += f'; without records: {", ".join(absent)}'
   return {'plan': table(title, rows)}
 
 
@@ -42,12 +48,18 @@ def _row(point: EndPoint, values: pd.Series, grid: Grid) -> Row:
     'detectable': format_number(found.minimum_effect(LEVEL), '.1f'),
   }
   # The best head is fitted to the test texts.
-  if point.field == 'accuracy' and not point.second_field and 'head_best' not in point.first + point.second:
+  is_fitted = 'head_best' in point.first + point.second
+  if point.field == 'accuracy' and not point.second_field and not is_fitted:
     row['without near ties'] = over_hmms(differences(point, grid, 'clear_accuracy'))
-  expected = [f'above {bound:g}' for bound in point.above] + [f'below {bound:g}' for bound in point.below]
-  row['expected'] = ', '.join(expected)
-  least, most = max(point.above, default=-np.inf), min(point.below, default=np.inf)
-  return row | {'outcome': outcome(found, least, most) if expected else ''}
+  above = [f'above {bound:g}' for bound in point.above]
+  below = [f'below {bound:g}' for bound in point.below]
+  row['expected'] = ', '.join(above + below)
+  row['outcome'] = ''
+  if row['expected']:
+    least = max(point.above, default=-np.inf)
+    most = min(point.below, default=np.inf)
+    row['outcome'] = outcome(found, least, most)
+  return row
 
 
 def _in_words(point: EndPoint) -> str:
@@ -74,13 +86,15 @@ def differences(point: EndPoint, grid: Grid, field: str = '') -> pd.Series:
   records = grid.at_end().records
   if point.step:
     # Readers of no BERT have no step.
-    records = grid.records[(grid.records['step'] == point.step) | grid.records['step'].isna()]
+    steps = grid.records['step']
+    records = grid.records[(steps == point.step) | steps.isna()]
   if point.num_states:
     records = records[records['num_states'].isin(point.num_states)]
   grid = grid._replace(records=records)
   values = _largest(grid, point.first, field or point.field)
   if point.second:
-    values -= point.times * _largest(grid, point.second, field or point.second_field or point.field)
+    second_field = field or point.second_field or point.field
+    values -= point.times * _largest(grid, point.second, second_field)
   # Neither seeds nor processes share an HMM.
   hmm = [name for name in grid.tasks if name in (*Point._fields, 'trial', 'seed', 'distribution')]
   scale = 1 if point.field in NATS else 100

@@ -164,15 +164,17 @@ def pooled(
   """
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
-  values = values.groupby(level=by).filter(lambda of: of.groupby(level=strata).ngroups > 1)
-  groups = values.groupby(level=by, sort=False)
-  overall = groups.agg(lambda of: stratified(of, strata))
-  trends = [trend(of.index.get_level_values(size), of) for _, of in groups]
-  trends = pd.DataFrame(trends, overall.index, ['Spearman', 'p'])
-  frame = tested(overall).drop(columns='tests')
-  frame['Spearman'] = trends['Spearman'].map('{:.2f}'.format, na_action='ignore')
-  frame['p of the trend, Holm'] = holm(trends['p']).map('{:.2g}'.format, na_action='ignore')
-  return frame
+  overall, trends = {}, {}
+  for place, of_place in values.groupby(level=by, sort=False):
+    if of_place.groupby(level=strata).ngroups > 1:
+      overall[place] = stratified(of_place, strata)
+      trends[place] = trend(of_place.index.get_level_values(size), of_place)
+  index = pd.MultiIndex.from_tuples([*overall], names=by)
+  frame = tested(pd.Series([*overall.values()], index, object))
+  correlations = pd.DataFrame([*trends.values()], index, ['Spearman', 'p'])
+  frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
+  frame['p of the trend, Holm'] = holm(correlations['p']).map('{:.2g}'.format, na_action='ignore')
+  return frame.drop(columns='tests')
 
 
 def tested(intervals: pd.Series) -> pd.DataFrame:
