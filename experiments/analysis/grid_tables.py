@@ -225,19 +225,18 @@ def _diagnostics(grid: Grid) -> pd.DataFrame:
 
 def _texts(grid: Grid) -> pd.Series:
   """The intervals of text with a memory minus vanilla text of as many joint states, which share no HMM."""
-  on_bert = select(grid.records, model='bert')
+  sizes = ['num_cells', 'joint_states']
   found = {}
   for first, second in _OF_TEXTS:
-    memory, vanilla = (
-      100 * by_unit(select(on_bert, text=text, method=method), ['num_cells', 'joint_states'], 'accuracy', grid.unit)
-      for text, method in (('memory', first), ('vanilla', second))
-    )
-    for (cells, size), values in memory.groupby(level=['num_cells', 'joint_states'], sort=False):
-      beside = vanilla[vanilla.index.get_level_values('joint_states') == size]
+    contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
+    memory = select(grid.records, model='bert', text='memory', method=first)
+    vanilla = select(grid.records, model='bert', text='vanilla', method=second)
+    for (cells, size), rows in memory.groupby(sizes, sort=False):
+      beside = select(vanilla, joint_states=size)
       if len(beside):
-        contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
-        found[contrast, cells, size] = welch(values, beside)
-  index = pd.MultiIndex.from_tuples([*found], names=['contrast', 'num_cells', 'joint_states'])
+        pair = [by_unit(of_text, sizes, 'accuracy', grid.unit) for of_text in (rows, beside)]
+        found[contrast, cells, size] = welch(100 * pair[0], 100 * pair[1])
+  index = pd.MultiIndex.from_tuples([*found], names=['contrast', *sizes])
   return pd.Series([*found.values()], index, object)
 
 
@@ -290,10 +289,12 @@ def paper(panel: str, name: str, scale: str) -> pd.Series:
 
 def _beside_paper(grid: Grid) -> pd.DataFrame:
   """A row for each point that both the paper and we have: ours, the paper's and the difference."""
-  panel, scale = 'right' if 'text' in grid.rows else 'left', grid.records['scale'].iloc[0]
+  panel = 'right' if 'text' in grid.rows else 'left'
+  scale = grid.records['scale'].iloc[0]
   ours = means(grid.records, ['text', 'fit', 'joint_states'], 'accuracy', grid.unit)
   lines = {line: paper(panel, name, scale) for line, name in PAPER[panel].items()}
-  beside = pd.DataFrame({'ours': ours, 'paper': pd.concat(lines, names=ours.index.names)}).dropna()
+  papers = pd.concat(lines, names=ours.index.names)
+  beside = pd.DataFrame({'ours': ours, 'paper': papers}).dropna()
   differences = beside['ours'].map(lambda own: own.mean) - beside['paper']
   return beside.assign(difference=differences.map('{:+.1f}'.format)).rename(index=FITS, level='fit')
 

@@ -111,7 +111,9 @@ def by_place(records: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
   """The mean of a field in each unit, indexed by `rows` and `unit`; records that lack the field are skipped."""
-  known = records.reindex(columns=[*rows, *unit, field]).dropna(subset=field).astype({field: float})
+  if field not in records:
+    records = records.assign(**{field: np.nan})
+  known = records.dropna(subset=field).astype({field: float})
   return known.groupby([*rows, *unit], sort=False)[field].mean()
 
 
