@@ -248,10 +248,10 @@ def _tests(ends: pd.DataFrame, s: BeliefSettings) -> Table:
   for emissions, design, first, second, bound in end_points:
     of = kls[emissions][design]
     logs = np.log(of[first] / of[second] / bound)
-    found.append(stratified(values for _, values in logs.groupby(level='process')))
+    found.append(stratified(logs, ['process']))
   frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
   frame['ratio'] = [_ratio(log, bound) for log, bound in zip(found, frame['expected below'])]
-  frame['p, Holm'] = tested(pd.Series(found), [])['p, Holm']
+  frame['p, Holm'] = tested(pd.Series(found))['p, Holm']
   frame['outcome'] = [outcome(log, -np.inf, 0) for log in found]
   frame['expected below'] = frame['expected below'].map('{:.3g}'.format)
   return table('Primary end points: ratios of KL, geometric means [95% intervals over HMMs]', frame, 4)

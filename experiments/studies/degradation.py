@@ -16,7 +16,7 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import interval
-from experiments.analysis.tables import contrasts, means, paired, select, Table, table
+from experiments.analysis.tables import contrasts, means, paired, select, Table, table, tested
 from experiments.pipeline import batched_tuning, pretraining
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
@@ -398,8 +398,7 @@ def tables(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Ta
 
 def _tested(values: pd.DataFrame, pairs: Iterable[str], rows: list[str]) -> pd.DataFrame:
   """The mean over HMMs of the difference of each pair of columns; all tests are one family."""
-  columns: dict[str, Any] = {pair: pair.split(' - ') for pair in pairs}
-  return contrasts(paired(values, columns), rows, ['hmm'], family=[])
+  return tested(contrasts(paired(values, pairs), rows, ['hmm']))
 
 
 def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Figure]:

@@ -35,7 +35,7 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
   every = grid_tables.prepared(records)
   plan = plans.tables(plan_of(settings), every)
-  grid = every._replace(records=grid_tables.at_end(every.records))
+  grid = every.at_end()
   whole = plan | grid_tables.tables(grid, settings.figure.paper_overlay)
   return whole if grid.varied else whole | error_budget.tables(grid)
 
@@ -51,7 +51,7 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """The figures that the settings name and the records fill; those _OF_VALUES if settings of records differ."""
-  grid = grid_tables.prepared(grid_tables.at_end(records))
+  grid = grid_tables.prepared(records).at_end()
   if grid.varied:
     drawn = {name: draw(grid, settings.figure) for name, draw in _OF_VALUES.items()}
     return {name: figure for name, figure in drawn.items() if figure}
