@@ -248,16 +248,16 @@ def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
   if records.empty:
     return None
   figure, (axes,) = figures.panels(settings)
-  colours = figures.cycle(records['size'].unique())
-  counts = []
+  styles = figures.cycle(records['size'].unique())
   for (size, model), rows in records.groupby(['size', 'model'], sort=False):
-    _draw_profile(axes, rows, colours(size)['color'], f'{size}, {MODEL_NAMES[model]}', model == 'bert')
-    counts.append(rows[grid.unit[0]].nunique())
+    label = f'{size}, {MODEL_NAMES[model]}'
+    _draw_profile(axes, rows, styles(size)['color'], label, model == 'bert')
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
   title = 'Attention to positions that may read the label cell'
+  counts = records.groupby(['size', 'model'])[grid.unit[0]].nunique()
   over = figures.number_of(counts, f'mean over {grid.over}')
   figures.finish(figure, records, title, over, 'area: share of positions')
   return figure
@@ -265,14 +265,13 @@ def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, colour: str, label: str, is_filled: bool) -> None:
   """Draw the mean weight in each nonempty bin of the probability, tasks weighted by their positions in it."""
-  # Bins of a task are numbered in the same way; each has means of its positions and their share.
-  columns = ['probability', 'weight', 'share']
-  profiles = [pd.DataFrame(profile, columns=columns) for profile in records['attention_profile']]
-  bins = pd.concat(profiles).astype(float).dropna()
-  sums = bins.assign(probability=bins['probability'] * bins['share'], weight=bins['weight'] * bins['share'])
-  sums = sums.groupby(level=0).sum()
-  at, heights = sums['probability'] / sums['share'], sums['weight'] / sums['share']
-  fill, width = (colour, 1.8) if is_filled else ('white', 0.9)
-  axes.plot(at, heights, color=colour, linewidth=width, label=label)
-  area = 16 + 300 * sums['share'] / len(records)
-  axes.scatter(at, heights, area, color=fill, edgecolors=colour, zorder=3, clip_on=False)
+  # Of each task and bin: means over its positions of probability and weight, and its share of all positions.
+  profiles = np.array([*records['attention_profile']], float)
+  means, shares = profiles[:, :, :2], profiles[:, :, 2]
+  share = shares.mean(0)
+  sums = np.nansum(means * shares[:, :, None], axis=0)
+  is_empty = share == 0
+  at, heights = (sums[~is_empty] / shares.sum(0)[~is_empty, None]).T
+  axes.plot(at, heights, color=colour, linewidth=1.8 if is_filled else 0.9, label=label)
+  fill = colour if is_filled else 'white'
+  axes.scatter(at, heights, 16 + 300 * share[~is_empty], color=fill, edgecolors=colour, zorder=3, clip_on=False)
