@@ -147,13 +147,16 @@ def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], be
   """
   groups = values.groupby(level=0)
   cells = groups.agg(cell)
-  means = [one.mean for one in cells]
-  lengths = np.transpose([abs(one.ends - one.mean) for one in cells])
-  lengths[:, [one.n < LEAST_FOR_INTERVAL for one in cells]] = np.nan
-  (line,) = axes.plot(cells.index, means, zorder=3, **style)
+  means = cells.map(lambda one: one.mean)
+  (line,) = axes.plot(means, zorder=3, **style)
   colour = line.get_color()
-  bars = axes.errorbar(cells.index, means, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
-  _move(axes, [line, *bars.get_children()], beside)
+  _move(axes, [line], beside)
+
+  many = cells[groups.size() >= LEAST_FOR_INTERVAL]
+  if len(many):
+    lengths = np.transpose([abs(one.ends - one.mean) for one in many])
+    bars = axes.errorbar(many.index, means[many.index], lengths, fmt='none', ecolor=colour, elinewidth=0.9)
+    _move(axes, bars.get_children(), beside)
 
   few = values[groups.transform('size').between(2, LEAST_FOR_INTERVAL - 1)]
   heights = [cell([value]).mean for value in few]
@@ -240,13 +243,13 @@ def finish(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> Non
 
 
 def _caption(records: pd.DataFrame) -> str:
-  """Experiment, scale and seed of the records, and each other field of settings that has one value."""
+  """Experiment and scale of the records, and each field of settings that has one value."""
   words = [str(records['experiment'].iloc[0])]
-  for name in records:
+  for name, values in records.items():
     if name == 'scale' or lists.is_column(name):
-      values = records[name].unique()
-      if len(values) == 1 and values[0] != '':
-        words.append(f'{name} {lists.shown(values[0])}')
+      first, *others = values.unique()
+      if first != '' and not others:
+        words.append(f'{name} {lists.shown(first)}')
   return ', '.join(words)
 
 
