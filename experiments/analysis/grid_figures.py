@@ -109,7 +109,7 @@ def _figure_3(panel: str, grid: Grid, settings: FigureSettings, x: str, xlabel: 
     places = rows.groupby(x)['place'].first()
     if settings.paper_overlay:
       _draw_paper(axes, places, panel, records['scale'].iloc[0])
-    if panel == 'left':
+    if panel == 'left' and len(places) > 1:
       _mark_vocabulary(axes, places)
 
   title = f'Test accuracy by {xlabel.rpartition(" ")[0]}'
@@ -117,13 +117,13 @@ def _figure_3(panel: str, grid: Grid, settings: FigureSettings, x: str, xlabel: 
 
 
 def _mark_vocabulary(axes: Axes, places: pd.Series) -> None:
-  """Mark |H| = |X| among several sizes, the index of `places`: past it the emission rows are dependent."""
-  place = float(np.interp(_NUM_TOKENS, places.index, places, left=np.nan, right=np.nan))
-  if len(places) == 1 or np.isnan(place):
-    return
-  axes.axvline(place, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  bottom = axes.get_xaxis_transform()
-  axes.text(place, 0.01, ' |H| = |X|', transform=bottom, va='bottom', fontsize='small', color='0.35')
+  """Mark |H| = |X| within the range of our sizes, the index of `places`: past it the emission rows are dependent."""
+  sizes = places.index
+  if sizes.min() <= _NUM_TOKENS <= sizes.max():
+    place = float(np.interp(_NUM_TOKENS, sizes, places))
+    axes.axvline(place, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    bottom = axes.get_xaxis_transform()
+    axes.text(place, 0.01, ' |H| = |X|', transform=bottom, va='bottom', fontsize='small', color='0.35')
 
 
 def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
@@ -174,13 +174,10 @@ def memory_cells(grid: Grid, settings: FigureSettings) -> Figure | None:
 def against_fields(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against a field in which settings differ, of numbers if there is one; a panel for each value of others."""
   records = grid.records
-  names = [name for name in grid.varied if name != 'seed'] or grid.varied
-  numbers = [name for name in names if records[name].dtype.kind in 'if']
-  x = max(numbers or names, key=lambda name: records[name].nunique())
-  others = [name for name in grid.varied if name != x]
-  if x != 'distribution':
-    # A process has its sizes.
-    others += [name for name in ('memory_size', 'num_cells', 'num_states') if records[name].nunique() > 1]
+  fields = [name for name in grid.varied if name != 'seed'] or ['seed']
+  numbers = [name for name in fields if records[name].dtype.kind in 'if']
+  x = max(numbers or fields, key=lambda name: records[name].nunique())
+  others = [name for name in grid.rows if name != x and records[name].nunique() > 1]
   records = records.sort_values(others, kind='stable')
   panel = pd.Series('', records.index)
   for name in others:
@@ -265,13 +262,13 @@ def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, colour: str, label: str, is_filled: bool) -> None:
   """Draw the mean weight in each nonempty bin of the probability, tasks weighted by their positions in it."""
-  # Of each task and bin: means over its positions of probability and weight, and its share of all positions.
+  # Of each task and bin: the means over its positions of probability and weight, and its share of all positions.
   profiles = np.array([*records['attention_profile']], float)
-  means, shares = profiles[:, :, :2], profiles[:, :, 2]
-  share = shares.mean(0)
-  sums = np.nansum(means * shares[:, :, None], axis=0)
-  is_empty = share == 0
-  at, heights = (sums[~is_empty] / shares.sum(0)[~is_empty, None]).T
+  profiles = profiles[:, profiles[:, :, 2].any(axis=0)]
+  shares = profiles[:, :, 2:]
+  sums = np.nansum(profiles[:, :, :2] * shares, axis=0)
+  at, heights = np.transpose(sums / shares.sum(0))
   axes.plot(at, heights, color=colour, linewidth=1.8 if is_filled else 0.9, label=label)
+  area = 16 + 300 * shares.mean(0)
   fill = colour if is_filled else 'white'
-  axes.scatter(at, heights, 16 + 300 * share[~is_empty], color=fill, edgecolors=colour, zorder=3, clip_on=False)
+  axes.scatter(at, heights, area, color=fill, edgecolors=colour, zorder=3, clip_on=False)
