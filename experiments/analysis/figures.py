@@ -59,7 +59,6 @@ def lines(
   cell: Callable[[Any], Interval] = percent,
   panel: str = '',
   columns: int = 4,
-  source: pd.DataFrame | None = None,
   then: Callable[[Axes, pd.DataFrame], object] = lambda axes, rows: None,
 ) -> Figure | None:
   """A line for each value of `by` through the means of a field over units; None without records.
@@ -82,7 +81,6 @@ def lines(
     cell: from the values of units to their interval.
     panel: the column of which each value has a panel, in the order of the records; '' for one panel.
     columns: most panels side by side.
-    source: the records that the caption is of; None: these.
     then: is called with the axes and the records of each panel, where `place` is the place on the x axis.
   """
   records = records.dropna(subset=field)
@@ -111,7 +109,7 @@ def lines(
     axes.set_xlabel(xlabel)
     axes.tick_params(labelbottom=True)
   trim_percent_ticks(grid[0].yaxis)
-  finish(figure, records if source is None else source, title, counted(counts, over))
+  finish(figure, records, title, counted(counts, over))
   return figure
 
 
@@ -124,13 +122,14 @@ def _draw_lines(
 ) -> None:
   """Draw a line for each value of the first level of the index, a few points beside each other at each place."""
   named = values.groupby(level=0, sort=False)
+  count = len(named)
   inches = axes.bbox.width / axes.figure.dpi
   # Points between two places, less their own markers.
   room = min(30, 40 * inches / num_places)
-  step = min(4, room / len(named))
+  step = min(4, room / count)
+  first = step * (1 - count) / 2
   for index, (name, of_line) in enumerate(named):
-    beside = step * (index - (len(named) - 1) / 2)
-    draw_line(axes, of_line.droplevel(0), cell, beside, **style(name))
+    draw_line(axes, of_line.droplevel(0), cell, first + step * index, **style(name))
 
 
 def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], beside: float, **style: Any) -> None:

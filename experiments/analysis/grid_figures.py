@@ -22,6 +22,8 @@ _JOINT_STATES = 'number of joint states |M||H|'
 # The paper's |X|.
 _NUM_TOKENS = 10
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
+# Scales whose corpus is the paper's.
+_PAPER_SCALES = ('paper', 'paper_v1', 'official', 'tuned')
 # A colour that no method has, for a fit to vanilla text whose method is drawn on text with a memory too.
 _ON_VANILLA = '#CC79A7'
 
@@ -48,8 +50,9 @@ def _against(
     return None
   # Lines name the text if there are two.
   text = records['text'] + ': ' if records['text'].nunique() > 1 else ''
+  names = records['fit'].map(FITS)
   order = records['fit'].map([*FITS].index)
-  records = records.assign(text=text, line=text + records['fit'].map(FITS), order=order)
+  records = records.assign(text=text, line=text + names, order=order)
   records = records.sort_values(['text', 'order'], kind='stable')
   fits = records.drop_duplicates('line').set_index('line')
 
@@ -66,11 +69,15 @@ def _style(line: str, fits: pd.DataFrame) -> Style:
   """The label and the look of a line: thick and filled on the pretrained BERT, in between on one's own, else hollow."""
   fit = fits.loc[line]
   style = figures.style_of(fit['method'])
-  of_method = select(fits, method=fit['method'])
-  if fit['text'] == 'vanilla: ' and (of_method['text'] != 'vanilla: ').any():
+  texts = select(fits, method=fit['method'])['text']
+  if fit['text'] == 'vanilla: ' and texts.nunique() > 1:
     style['color'] = _ON_VANILLA
-  looks = {'bert': (style['color'], 1.8), 'own': ('0.7', 1.3)}
-  fill, width = looks.get(fit['model'], ('white', 0.9))
+  if fit['model'] == 'bert':
+    fill, width = style['color'], 1.8
+  elif fit['model'] == 'own':
+    fill, width = '0.7', 1.3
+  else:
+    fill, width = 'white', 0.9
   return dict(style, label=line, markerfacecolor=fill, linewidth=width)
 
 
@@ -128,14 +135,15 @@ def _mark_vocabulary(axes: Axes, places: pd.Series) -> None:
 
 def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
   """Draw the paper's points within the range of our sizes, the index of `places`."""
-  of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
+  model = 'BERT-base' if scale in _PAPER_SCALES else 'BERT-base on more text'
   style: dict[str, Any] = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
   # No method has these markers.
   for marker, name in zip('x+', grid_tables.PAPER[panel].values()):
     points = grid_tables.paper(panel, name, scale)
-    at = np.interp([*points], places.index, places, left=np.nan, right=np.nan)
-    label = f'{name}, the paper ({of}; digitised)'
-    axes.plot(at, [*points.values()], marker=marker, label=label, **style)
+    sizes, accuracies = [*points], [*points.values()]
+    at = np.interp(sizes, places.index, places, left=np.nan, right=np.nan)
+    label = f'{name}, the paper ({model}; digitised)'
+    axes.plot(at, accuracies, marker=marker, label=label, **style)
 
 
 def overview(grid: Grid, settings: FigureSettings) -> Figure | None:
@@ -151,15 +159,24 @@ def controls(grid: Grid, settings: FigureSettings) -> Figure | None:
   Attention on a constant G reads no model, and stands in all panels of its text.
   """
   records = grid.records[grid.records['method'].isin(_CONTROLS)]
+  is_constant = records['method'] == 'attention_constant'
   models = sorted(records['model'].unique())
-  fits = zip(records['method'], records['model'])
-  beside = [models if method == 'attention_constant' else [model] for method, model in fits]
-  shown = records.assign(panel=beside).explode('panel').sort_values(['text', 'panel'], kind='stable')
+  parts = [records[:0]]
+  for model in models:
+    shown = records[is_constant | (records['model'] == model)]
+    panel = shown['text'] + ' text, ' + MODEL_NAMES[model]
+    parts.append(shown.assign(panel=panel))
   # Panels name the text, so that lines need not.
-  panel = shown['text'] + ' text, ' + shown['panel'].map(MODEL_NAMES)
-  grid = grid._replace(records=shown.assign(panel=panel, text=''))
-  title = 'Attention beside its controls'
-  return _against(grid, settings, title, 'joint_states', _JOINT_STATES, panel='panel', columns=len(models))
+  shown = pd.concat(parts).sort_values('text', kind='stable').assign(text='')
+  return _against(
+    grid._replace(records=shown),
+    settings,
+    'Attention beside its controls',
+    'joint_states',
+    _JOINT_STATES,
+    panel='panel',
+    columns=len(models),
+  )
 
 
 def memory_cells(grid: Grid, settings: FigureSettings) -> Figure | None:
@@ -264,11 +281,12 @@ def _draw_profile(axes: Axes, records: pd.DataFrame, colour: str, label: str, is
   """Draw the mean weight in each nonempty bin of the probability, tasks weighted by their positions in it."""
   # Of each task and bin: the means over its positions of probability and weight, and its share of all positions.
   profiles = np.array([*records['attention_profile']], float)
-  profiles = profiles[:, profiles[:, :, 2].any(axis=0)]
-  shares = profiles[:, :, 2:]
-  sums = np.nansum(profiles[:, :, :2] * shares, axis=0)
-  at, heights = np.transpose(sums / shares.sum(0))
-  axes.plot(at, heights, color=colour, linewidth=1.8 if is_filled else 0.9, label=label)
+  is_nonempty = profiles[:, :, 2].any(axis=0)
+  means = profiles[:, is_nonempty, :2]
+  shares = profiles[:, is_nonempty, 2:]
+  sums = np.nansum(means * shares, axis=0)
+  at, heights = (sums / shares.sum(0)).T
+  fill, width = (colour, 1.8) if is_filled else ('white', 0.9)
+  axes.plot(at, heights, color=colour, linewidth=width, label=label)
   area = 16 + 300 * shares.mean(0)
-  fill = colour if is_filled else 'white'
   axes.scatter(at, heights, area, color=fill, edgecolors=colour, zorder=3, clip_on=False)

@@ -29,29 +29,35 @@ def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, Any]:
   for place, rows in itertools.islice(by_place(records), _MOST_PLACES):
     # numpy raises unrelated exceptions for a damaged archive.
     with contextlib.suppress(Exception):
-      arrays = files.read_arrays(paths[rows['trial_id'].iloc[0]])
-      texts = [{name: values[number] for name, values in arrays.items()} for number in range(len(arrays['tokens']))]
-      shown[place] = {f'Text {number}; {_labels(text)}': _strips(text) for number, text in enumerate(texts)}
+      shown[place] = _by_title(files.read_arrays(paths[rows['trial_id'].iloc[0]]))
   return shown
 
 
-def _labels(text: dict[str, np.ndarray]) -> str:
-  """The labels of a text in words, near ties with a ?."""
-  labels = [f'{label}?' if is_near else str(label) for label, is_near in zip(text['labels'], text['near_ties'])]
-  return f'label by task: {" ".join(labels)}'
+def _by_title(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+  """The strips of each text in a file of `pipeline.texts.shown`; titles have its labels, near ties with a ?."""
+  texts = {}
+  for number in range(len(arrays['tokens'])):
+    text = {name: values[number] for name, values in arrays.items()}
+    labels = [f'{label}?' if is_near else str(label) for label, is_near in zip(text['labels'], text['near_ties'])]
+    texts[f'Text {number}; label by task: {" ".join(labels)}'] = _strips(text)
+  return texts
 
 
 def _strips(text: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-  """The strips of one text from a file of `pipeline.texts.shown`: of its tokens, and of those likeliest at the [MASK].
+  """The strips of one text: of its tokens, and of those likeliest at the [MASK].
 
   A strip has rows by name, of words or of shares; a share is NaN at the [MASK].
   """
   exact, bert = text['at_mask']
   tokens = ['MASK' if token == len(exact) else str(token) for token in text['tokens']]
-  strip = {'token': tokens, 'state': text['states'].astype(str), 'posterior': text['state_probs']}
+  strip: dict[str, Any] = {'token': tokens}
+  strip['state'] = text['states'].astype(str)
+  strip['posterior'] = text['state_probs']
   strip['exact G'], strip['BERT'] = text['of_token']
   for layer, weights in enumerate(text['attention'], start=1):
     strip[f'attention {layer}'] = weights
   likeliest = np.sort(np.argsort(-exact)[:_MOST_TOKENS])
-  at_mask = {'at the [MASK]': likeliest.astype(str), 'exact G': exact[likeliest], 'BERT': bert[likeliest]}
+  at_mask: dict[str, Any] = {'at the [MASK]': likeliest.astype(str)}
+  at_mask['exact G'] = exact[likeliest]
+  at_mask['BERT'] = bert[likeliest]
   return [strip, at_mask]
