@@ -228,14 +228,15 @@ def set_title(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> 
 def finish(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:
   """Write title and caption above the panels and their common legend below them."""
   set_title(figure, records, title, *more)
-  entries = {}
+  entries: dict[str, Any] = {}
   for axes in figure.axes:
     handles, labels = axes.get_legend_handles_labels()
     entries |= zip(labels, handles)
   # As many columns as fit, at most two below each panel.
-  most = 2 * figure.axes[0].get_gridspec().ncols
-  for columns in range(min(most, len(entries)), 0, -1):
-    legend = figure.legend(entries.values(), entries, loc='outside lower center', ncols=columns)
+  side_by_side = len({axes.get_position().x0 for axes in figure.axes})
+  most = min(2 * side_by_side, len(entries))
+  for columns in range(most, 0, -1):
+    legend = figure.legend([*entries.values()], [*entries], loc='outside lower center', ncols=columns)
     if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
       break
     legend.remove()

@@ -27,9 +27,6 @@ _PAPER_SCALES = ('paper', 'paper_v1', 'official', 'tuned')
 # A colour that no method has, for a fit to vanilla text whose method is drawn on text with a memory too.
 _ON_VANILLA = '#CC79A7'
 
-# What finishes a panel, from its axes and its records.
-Then = Callable[[Axes, pd.DataFrame], object]
-
 
 def _against(
   grid: Grid,
@@ -37,7 +34,7 @@ def _against(
   title: str,
   x: str,
   xlabel: str,
-  then: Then = lambda axes, rows: None,
+  then: Callable[[Axes, pd.DataFrame], object] = lambda axes, rows: None,
   **more: Any,
 ) -> Figure | None:
   """A line for each fit to each text, and the majority class; None if several distributions share a place.
