@@ -286,7 +286,7 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
   """All figures, only from records."""
   ends = _ends(records)
   along = select(records, design='pooled')[lambda rows: rows['reader'].str.match('layer|prediction')]
-  same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval, source=records)
+  same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval)
   # An untrained network predicts worse than a constant.
   same['then'] = lambda axes, _: axes.set_ylim(0, 1.5)
   return {

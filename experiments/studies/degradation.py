@@ -403,12 +403,14 @@ def _tested(values: pd.DataFrame, pairs: Iterable[str], rows: list[str]) -> pd.D
 
 def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Figure]:
   """Accuracy against the error of the model for each theorem, and the mass on H* behind each prompt."""
-  same: dict[str, Any] = dict(unit=['hmm'], over='HMMs', source=records, cell=interval, panel='panel')
+  same: dict[str, Any] = dict(unit=['hmm'], over='HMMs', cell=interval, panel='panel')
+  of_caption = records[['experiment', 'scale', 'seed']].iloc[0]
   shown = accuracies(records)[[*_STYLES]].stack().rename('accuracy').reset_index()
   shown = shown[shown['perturbation'].isin(['noise', 'BERT steps'])]
-  shown = shown.assign(panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
+  shown = shown.assign(**of_caption, panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
   mass = masses(records).stack().rename('mass').reset_index()
   mass = mass.assign(
+    **of_caption,
     panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format),
     prompt=mass['prompt'].str.replace(' ', '\n', n=1),
   )

@@ -54,11 +54,15 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   grid = grid_tables.prepared(records).at_end()
   if grid.varied:
     drawn = {name: draw(grid, settings.figure) for name, draw in _OF_VALUES.items()}
-    return {name: figure for name, figure in drawn.items() if figure}
-  is_trained = [method in MAIN or METHODS[method].is_one_schedule for method in grid.records['method']]
-  # Other fits are only for _OF_FITS, unless there are no others.
-  trained = grid._replace(records=grid.records[is_trained]) if any(is_trained) else grid
-  drawn = {name: FIGURES[name](grid if name in _OF_FITS else trained, settings.figure) for name in settings.figures}
+  else:
+    methods = grid.records['method']
+    trained = [name for name in methods.unique() if name in MAIN or METHODS[name].is_one_schedule]
+    # Other fits are only for _OF_FITS, unless there are no others.
+    of_trained = grid._replace(records=grid.records[methods.isin(trained)]) if trained else grid
+    drawn = {}
+    for name in settings.figures:
+      shown = grid if name in _OF_FITS else of_trained
+      drawn[name] = FIGURES[name](shown, settings.figure)
   return {name: figure for name, figure in drawn.items() if figure}
 
 
