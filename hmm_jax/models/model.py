@@ -6,12 +6,10 @@ heads, metrics and figures see only this interface, and never ask which model th
 """
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
-import textwrap
 from typing import Any, ClassVar, NamedTuple, Protocol, TYPE_CHECKING
 
 import jax
@@ -221,30 +219,7 @@ def _of_text(model: MaskedLM, method: str, params: Any, tokens: Any, positions: 
   """The result of a method of the model on embedded tokens."""
   arguments.check_texts(model, params, tokens)
   arguments.check_ids('positions', positions, tokens.shape[-1])
-  with with_fitting(model, params):
-    return _compiled(model, method, params, tokens, positions)
-
-
-@contextlib.contextmanager
-def with_fitting(model: MaskedLM, params: Any) -> Iterator[None]:
-  """If the block fails, raise ValueError where the model cannot predict a token with these parameters."""
-  try:
-    yield
-  except Exception:
-    check_params(model, params)
-    raise
-
-
-def check_params(model: MaskedLM, params: Any) -> None:
-  """Raise ValueError if the model cannot predict a token with these parameters; nothing is computed."""
-  try:
-    jax.eval_shape(lambda params: model.predict(params, model.embed(params, jnp.zeros((1, 1), jnp.int32))), params)
-  except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
-    reason = textwrap.shorten(str(error), 200)
-    raise ValueError(
-      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those that `pretrain` returned, '
-      'or for an ExactModel a distribution'
-    )
+  return _compiled(model, method, params, tokens, positions)
 
 
 @functools.partial(float64.jit, static_argnames=('model', 'method'))
