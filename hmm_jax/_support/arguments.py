@@ -177,7 +177,7 @@ def _weights(name: str, x: Any) -> Any:
   if is_wrong.any():
     raise ValueError(f'{name} contain {values[is_wrong][0]}; valid are finite numbers of at least 0')
   # JAX would cut integers to 32 bits.
-  return values.astype(np.float64) if values.dtype.kind in 'iu' and values.dtype.itemsize > 4 else x
+  return values.astype(np.float64) if values.dtype.kind in 'iu' else x
 
 
 def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:

@@ -1,6 +1,6 @@
 """Probes: maps from features to targets such as beliefs, fitted to some texts and scored on others, in float64."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import functools
 import math
 from typing import Any, NamedTuple
@@ -19,6 +19,10 @@ from hmm_jax.tuning.token_readers import table_means
 # Ridges of features of variance 1, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
 _PRIORS = 10.0 ** np.arange(2, -4, -1)
+# The shares of texts for training and validation; the rest are for the test.
+_SHARES = 0.6, 0.2
+# Features [n, F] and targets [n, C].
+_Rows = tuple[np.ndarray, np.ndarray]
 # A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7. Fits by weak ridges may stop at
 # the limit, and the next goes on from there: on a layer and a window of belief_states 1,000 steps chose the same ridge.
 _MINIMISER = dict(maxiter=300, maxfun=600, ftol=1e-8, gtol=1e-7)
@@ -47,8 +51,7 @@ class Probe(NamedTuple):
 
   def __call__(self, features: ArrayLike) -> np.ndarray:
     features = np.asarray(arguments.array('features', features))
-    of_probe = self.fitted[0].shape
-    width = of_probe[1] if self.kind == 'table' else of_probe[0]
+    width = self.fitted[0].shape[1 if self.kind == 'table' else 0]
     if not features.ndim or features.shape[-1] != width:
       raise ValueError(f'features have shape {features.shape}; valid is [..., {width}], as those of the fit')
     if self.kind == 'table':
@@ -63,7 +66,6 @@ def probe(
   key: Array,
   *,
   kind: str = 'affine',
-  splits: Sequence[float] = (0.6, 0.2, 0.2),
   where: ArrayLike | None = None,
   shuffled: bool = False,
 ) -> Probe:
@@ -73,7 +75,8 @@ def probe(
   rows (mean 0, variance 1). Multinomial regression, 'softmax': min mean KL(y || softmax(z W + b)) + ridge / 2 |W|^2.
   W and b are returned for x itself. A 'table' reads tokens and no model. Of seven ridges from 1 to 1e-12, or six priors
   from 100 to .001, the one with the least loss on the validation texts is taken, the strongest if several tie: squares
-  for 'affine', KL otherwise. So a feature counts alike in any unit.
+  for 'affine', KL otherwise. So a feature counts alike in any unit. Three texts in five are for training, one for
+  validation, one for the test; all rows of a text are in one part.
 
   A probe is correlational: it finds what can be read, not what the model uses. Beside it stand its controls: an
   untrained network (`pretrain` with steps=0), tokens without a model (`token_readers.one_hot_window`, or 'table' on
@@ -84,12 +87,11 @@ def probe(
     targets: [n, ..., C], such as beliefs; for 'softmax' and 'table', laws.
     key: decides the order of texts, and the shuffle.
     kind: 'affine', 'softmax' or 'table'.
-    splits: shares of texts for training, validation and test; all rows of a text are in one of them.
     where: [n, ...] bools, the rows that count, such as inputs == V; None for all.
     shuffled: a control: permute the targets over rows first, so that R^2 is 0 up to chance.
 
   Raises:
-    ValueError: a shape, an entry, `kind` or `splits` is wrong.
+    ValueError: a shape, an entry or `kind` is wrong, or there are too few texts.
 
   Source: Shai et al. 2024, "Transformers represent belief state geometry in their residual stream"; controls after
   Hewitt and Liang 2019, "Designing and interpreting probes with control tasks".
@@ -101,7 +103,6 @@ def probe(
   features, targets, dtype = np.asarray(features), np.asarray(targets, np.float64), targets.dtype
   where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where)
   _check(features, targets, where, kind)
-  where = where.astype(bool)
   # Squares of numbers at the ends of float64's range would be 0 or infinite.
   unit = np.abs(targets[where]).max() if kind == 'affine' and targets.any() else 1.0
   targets = targets / unit
@@ -110,19 +111,33 @@ def probe(
     order = jax.random.permutation(key_shuffle, int(where.sum()))
     targets[where] = targets[where][np.asarray(order)]
   train, validation, test = (
-    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
+    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where)
   )
-  values, loss = _VALUES[kind], _mean_square if kind == 'affine' else mean_kl
-  candidates = list(_FITS[kind](*train))
-  losses = [loss(validation[1], values(validation[0], *fitted)) for fitted, _ in candidates]
-  fitted, penalty = candidates[int(np.argmin(losses))]
-  found, expected = values(test[0], *fitted), test[1]
-  variance = _mean_square(expected, expected.mean(0))
-  is_constant = are_constant(expected, dtype).all()
-  r_squared = math.nan if is_constant else 1 - _mean_square(expected, found) / variance
+  fitted, penalty = _best_fit(kind, train, validation)
+  r_squared, kl = _scores(kind, fitted, test, dtype)
   if kind == 'affine':
     fitted = tuple(unit * part for part in fitted)
-  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else mean_kl(expected, found), float(penalty))
+  return Probe(kind, fitted, r_squared, kl, penalty)
+
+
+def _best_fit(kind: str, train: _Rows, validation: _Rows) -> tuple[tuple[Any, ...], float]:
+  """The fit to the training rows with the least loss on validation rows, and its penalty; the strongest of equals."""
+  loss = _mean_square if kind == 'affine' else mean_kl
+  features, targets = validation
+  candidates = list(_FITS[kind](*train))
+  losses = [loss(targets, _VALUES[kind](features, *fitted)) for fitted, _ in candidates]
+  fitted, penalty = candidates[int(np.argmin(losses))]
+  return fitted, float(penalty)
+
+
+def _scores(kind: str, fitted: tuple[Any, ...], test: _Rows, dtype: Any) -> tuple[float, float]:
+  """R^2 and KL on test rows whose targets came in `dtype`."""
+  features, targets = test
+  values = _VALUES[kind](features, *fitted)
+  kl = math.nan if kind == 'affine' else mean_kl(targets, values)
+  if are_constant(targets, dtype).all():
+    return math.nan, kl
+  return 1 - _mean_square(targets, values) / _mean_square(targets, targets.mean(0)), kl
 
 
 def _mean_square(targets: np.ndarray, values: np.ndarray) -> float:
@@ -140,26 +155,24 @@ def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: s
   for name, array in ('features', features), ('targets', targets):
     if array.ndim < 2 or not array.shape[-1] or array.shape[:-1] != features.shape[:-1]:
       raise ValueError(f'{name} have shape {array.shape}; valid is [n, ..., C] for features {features.shape}')
-  if not np.isin(where, (0, 1)).all():
-    raise ValueError('where has an entry other than True and False; valid is a mask')
-  if where.shape != features.shape[:-1] or not where.any():
-    raise ValueError(f'where has shape {where.shape} and {where.sum()} True; valid is {features.shape[:-1]}, one True')
-  arguments.check_finite('features or targets', (features, targets))
+    arguments.check_finite(name, array)
+  if where.dtype != bool or where.shape != features.shape[:-1] or not where.any():
+    found = f'of type {where.dtype} and shape {where.shape}, with {where.sum()} rows'
+    raise ValueError(f'where is {found}; valid are bools {features.shape[:-1]}, at least one True')
   if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
     raise ValueError(f'targets have a negative entry or a sum other than 1; valid for {kind!r} are laws')
   if kind == 'table':
     arguments.check_ids('features', features, 2**31)
 
 
-def _split(key: Array, where: np.ndarray, splits: Sequence[float]) -> list[np.ndarray]:
+def _split(key: Array, where: np.ndarray) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
-  shares, count = np.asarray(splits, float), len(where)
-  if shares.shape == (3,) and (shares > 0).all() and shares.sum() < np.inf:
-    order, ends = jax.random.permutation(key, count), np.cumsum(shares) / shares.sum() * count
-    parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
-    if all(where[part].any() for part in parts):
-      return parts
-  raise ValueError(f'splits are {splits} of {count} texts; valid are three shares, each with a text that counts')
+  count = len(where)
+  order = np.asarray(jax.random.permutation(key, count))
+  parts = np.split(order, np.round(np.cumsum(_SHARES) * count).astype(int))
+  if not all(where[part].any() for part in parts):
+    raise ValueError(f'features are of {count} texts; valid are more, so that each of three parts has a row that counts')
+  return parts
 
 
 def _linear_fits(solve: Callable[..., np.ndarray], features: np.ndarray, targets: np.ndarray) -> Iterator[Any]:

@@ -65,13 +65,11 @@ def at_positions(x: Array, positions: Positions) -> Array:
   arguments.check_ids('positions', positions, x.shape[-2])
   if positions.ndim == 1:
     return jnp.take(x, positions, axis=-2, mode='clip')
-  batch, of_each = x.shape[:-2], positions.shape[:-1]
-  fits = len(batch) == positions.ndim - 1 and all(1 in (x, y) or x == y for x, y in zip(of_each, batch))
-  if not fits:
-    raise ValueError(
-      f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {batch} of texts'
-    )
-  return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
+  try:
+    return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
+  except ValueError:
+    batch = x.shape[:-2]
+    raise ValueError(f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {batch} of texts')
 
 
 def joined(parts: Sequence[Array]) -> Array:
@@ -264,10 +262,13 @@ class ExactModel(MaskedLM):
 
     `positions` is the numpy array [P] with `place` 0, or [0] with `place` 1.
     """
-    embeddings, first = self.embed(params, tokens), prompts.shape[-2]
-    places = {0: ([first], probs_between), 1: ([0], probs_before)}
-    read, pairs = places.get(place, (None, probs_between))
-    if self.causal or not isinstance(positions, np.ndarray) or positions.tolist() != read:
+    embeddings = self.embed(params, tokens)
+    read = positions.tolist() if isinstance(positions, np.ndarray) and not self.causal else None
+    if place == 0 and read == [prompts.shape[-2]]:
+      pairs = probs_between
+    elif place == 1 and read == [0]:
+      pairs = probs_before
+    else:
       return self.predict(params, prepend(prompts, embeddings, place), positions)
     return emitted_token_probs(params, pairs(params, prompts, embeddings[:, 1:])[:, :, None])
 
