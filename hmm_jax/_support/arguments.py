@@ -201,7 +201,7 @@ def check_finite(name: str, x: Any) -> None:
 
 def check_size(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
-  if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= value <= most:
+  if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
     raise ValueError(f'{name} is {value}; valid is an integer from {least} to {most:,}')
 
 

@@ -171,7 +171,7 @@ def _split(key: Array, where: np.ndarray) -> list[np.ndarray]:
   order = np.asarray(jax.random.permutation(key, count))
   parts = np.split(order, np.round(np.cumsum(_SHARES) * count).astype(int))
   if not all(where[part].any() for part in parts):
-    raise ValueError(f'features are of {count} texts; valid are more, so that each of three parts has a row that counts')
+    raise ValueError(f'features are of {count} texts; valid are more: each of three parts needs a row that counts')
   return parts
 
 

@@ -68,8 +68,8 @@ def at_positions(x: Array, positions: Positions) -> Array:
   try:
     return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
   except ValueError:
-    batch = x.shape[:-2]
-    raise ValueError(f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {batch} of texts')
+    axes = x.shape[:-2]
+    raise ValueError(f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {axes} of texts')
 
 
 def joined(parts: Sequence[Array]) -> Array:
@@ -264,6 +264,7 @@ class ExactModel(MaskedLM):
     """
     embeddings = self.embed(params, tokens)
     read = positions.tolist() if isinstance(positions, np.ndarray) and not self.causal else None
+    pairs: Any
     if place == 0 and read == [prompts.shape[-2]]:
       pairs = probs_between
     elif place == 1 and read == [0]:
