@@ -94,7 +94,7 @@ class MemoryHMM(NamedTuple):
     check_probs('emission_matrix', hmm.emission_matrix, shape)
     if np.shape(hmm.cell_index) != (num_states,):
       raise ValueError(f'cell_index has shape {np.shape(hmm.cell_index)}; valid is {(num_states,)}')
-    arguments.check_ids('entries of cell_index', np.asarray(hmm.cell_index), num_cells)
+    arguments.check_ids('cell_index', np.asarray(hmm.cell_index), num_cells)
     check_configurations(memory_size, num_cells)
     return hmm
 

@@ -1,6 +1,6 @@
 """Probes: maps from features to targets such as beliefs, fitted to some texts and scored on others, in float64."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import functools
 import math
 from typing import Any, NamedTuple
@@ -19,8 +19,6 @@ from hmm_jax.tuning.token_readers import table_means
 # Ridges of features of variance 1, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
 _PRIORS = 10.0 ** np.arange(2, -4, -1)
-# The shares of texts for training and validation; the rest are for the test.
-_SHARES = 0.6, 0.2
 # Features [n, F] and targets [n, C].
 _Rows = tuple[np.ndarray, np.ndarray]
 # A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7. Fits by weak ridges may stop at
@@ -66,6 +64,7 @@ def probe(
   key: Array,
   *,
   kind: str = 'affine',
+  splits: Sequence[float] = (0.6, 0.2, 0.2),
   where: ArrayLike | None = None,
   shuffled: bool = False,
 ) -> Probe:
@@ -75,8 +74,7 @@ def probe(
   rows (mean 0, variance 1). Multinomial regression, 'softmax': min mean KL(y || softmax(z W + b)) + ridge / 2 |W|^2.
   W and b are returned for x itself. A 'table' reads tokens and no model. Of seven ridges from 1 to 1e-12, or six priors
   from 100 to .001, the one with the least loss on the validation texts is taken, the strongest if several tie: squares
-  for 'affine', KL otherwise. So a feature counts alike in any unit. Three texts in five are for training, one for
-  validation, one for the test; all rows of a text are in one part.
+  for 'affine', KL otherwise. So a feature counts alike in any unit.
 
   A probe is correlational: it finds what can be read, not what the model uses. Beside it stand its controls: an
   untrained network (`pretrain` with steps=0), tokens without a model (`token_readers.one_hot_window`, or 'table' on
@@ -87,11 +85,12 @@ def probe(
     targets: [n, ..., C], such as beliefs; for 'softmax' and 'table', laws.
     key: decides the order of texts, and the shuffle.
     kind: 'affine', 'softmax' or 'table'.
+    splits: shares of texts for training, validation and test; all rows of a text are in one of them.
     where: [n, ...] bools, the rows that count, such as inputs == V; None for all.
     shuffled: a control: permute the targets over rows first, so that R^2 is 0 up to chance.
 
   Raises:
-    ValueError: a shape, an entry or `kind` is wrong, or there are too few texts.
+    ValueError: a shape, an entry, `kind` or `splits` is wrong.
 
   Source: Shai et al. 2024, "Transformers represent belief state geometry in their residual stream"; controls after
   Hewitt and Liang 2019, "Designing and interpreting probes with control tasks".
@@ -111,7 +110,7 @@ def probe(
     order = jax.random.permutation(key_shuffle, int(where.sum()))
     targets[where] = targets[where][np.asarray(order)]
   train, validation, test = (
-    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where)
+    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
   )
   fitted, penalty = _best_fit(kind, train, validation)
   r_squared, kl = _scores(kind, fitted, test, dtype)
@@ -165,13 +164,14 @@ def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: s
     arguments.check_ids('features', features, 2**31)
 
 
-def _split(key: Array, where: np.ndarray) -> list[np.ndarray]:
+def _split(key: Array, where: np.ndarray, splits: Sequence[float]) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
-  count = len(where)
-  order = np.asarray(jax.random.permutation(key, count))
-  parts = np.split(order, np.round(np.cumsum(_SHARES) * count).astype(int))
-  if not all(where[part].any() for part in parts):
-    raise ValueError(f'features are of {count} texts; valid are more: each of three parts needs a row that counts')
+  shares, parts = np.asarray(splits, float), []
+  if shares.shape == (3,) and (shares > 0).all() and np.isfinite(shares).all():
+    order, ends = jax.random.permutation(key, len(where)), np.cumsum(shares) / shares.sum() * len(where)
+    parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
+  if not parts or not all(where[part].any() for part in parts):
+    raise ValueError(f'splits are {splits} of {len(where)} texts; valid are three shares, each with a row that counts')
   return parts
 
 
