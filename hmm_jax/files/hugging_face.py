@@ -97,11 +97,6 @@ def config_of(bert: Bert) -> dict[str, Any]:
   }
 
 
-def num_token_types(config: Mapping[str, Any]) -> int:
-  """The number of token types of a config; theirs is 2 where none is named."""
-  return _number({'type_vocab_size': 2, **config}, 'type_vocab_size', int)
-
-
 def bert_of(config: Mapping[str, Any]) -> Bert:
   """The architecture of a config of `BertForMaskedLM` or `BertLMHeadModel`, trained here or elsewhere.
 

@@ -132,13 +132,14 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
     return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
   config = folders.read_json(folder / 'config.json')
-  bert, num_types = hugging_face.bert_of(config), hugging_face.num_token_types(config)
+  bert = hugging_face.bert_of(config)
   if distribution is not None:
     arguments.check_vocabulary(bert, distribution)
   mask_id = _mask_id(folder, bert.num_tokens)
   state = _state(folder)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
-    params = hugging_face.params_of(bert, state, mask_id, num_types)
+    # Theirs has two token types where none is named.
+    params = hugging_face.params_of(bert, state, mask_id, config.get('type_vocab_size', 2))
   if bert.attention == 'cudnn' and jax.default_backend() != 'gpu':
     bert = bert.clone(attention='xla')
   return BertModel(bert), params, distribution
