@@ -212,10 +212,15 @@ def _affine(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.n
   return np.asarray(features, np.float64) @ weights + bias
 
 
+def _table(tokens: np.ndarray, train: np.ndarray, targets: np.ndarray, prior: float) -> np.ndarray:
+  values = table_means(train, targets, tokens.reshape(-1, tokens.shape[-1]), prior=prior)
+  return values.reshape(*tokens.shape[:-1], -1)
+
+
 _VALUES: dict[str, Callable[..., np.ndarray]] = {
   'affine': _affine,
   'softmax': lambda *args: scipy.special.softmax(_affine(*args), axis=-1),
-  'table': lambda tokens, train, targets, prior: table_means(train, targets, tokens, prior=prior),
+  'table': _table,
 }
 _FITS: dict[str, Callable[..., Iterator[Any]]] = {
   'affine': functools.partial(_linear_fits, _least_squares),

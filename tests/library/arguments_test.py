@@ -77,7 +77,7 @@ def _probs(tokens, *positions):
   ],
 )
 def test_wrong_arguments_are_refused_by_their_names(name, call):
-  with pytest.raises(ValueError, match=f'^{name} '):
+  with pytest.raises(ValueError, match=f'^{name}\\b'):
     call()
 
 

@@ -157,8 +157,11 @@ def test_what_does_not_fit_is_refused_by_its_name(name, features, targets, optio
 
 @pytest.mark.parametrize('kind', ['affine', 'table'])
 def test_a_probe_is_called_on_features_like_those_of_its_fit(kind):
+  """With any axes before the last."""
   features = np.random.default_rng(0).integers(2, size=(40, 3))
   probe = hj.probe(features, np.full((40, 2), 0.5), KEY, kind=kind)
+  values = probe(features)
+  np.testing.assert_array_equal(probe(features.reshape(8, 5, 3)), values.reshape(8, 5, -1))
   for wrong in features[:, :2], np.ma.masked_array(features, features > 0), features + 0.5j:
     with pytest.raises(ValueError, match='^features '):
       probe(wrong)
