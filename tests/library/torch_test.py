@@ -126,3 +126,16 @@ def test_functions_that_are_no_laws_of_a_token_are_refused():
   module, _, words, _ = own('all')
   with pytest.raises(ValueError, match='valid are probabilities'):
     hj.from_torch(module, V, words, module[1])
+
+
+@pytest.mark.parametrize(
+  ('embed', 'predict'),
+  [
+    (torch.nn.Embedding(3, 2), None),
+    (torch.nn.Embedding(4, 2).half(), lambda x: x[..., :1].softmax(-1).expand(*x.shape[:-1], 3) / 3),
+    (torch.nn.Embedding(4, 2), lambda x: x.softmax(-1)),
+  ],
+)
+def test_functions_without_mask_of_half_precision_or_of_another_shape_are_refused(embed, predict):
+  with pytest.raises(ValueError, match='^(module|predict) '):
+    hj.from_torch(torch.nn.Linear(2, 3), 3, embed, predict)
