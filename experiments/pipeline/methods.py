@@ -60,7 +60,7 @@ def _head_inputs(job: Job, tuner: Tuner) -> Any:
 def _probs(job: Job, tuner: Tuner) -> np.ndarray:
   """The token probabilities at the [MASK], [n, V]; of the exact model in float64."""
   if job.frozen.name == 'exact':
-    return optimal_heads.exact_probs(job)
+    return optimal_heads.exact_probs(job.frozen.distribution, optimal_heads.states(job, tuner))
   return _head_inputs(job, tuner)
 
 
@@ -113,7 +113,7 @@ WAYS = {
   'finetune': Way(finetunes=True),
   'attention': Way(_attention, measures=(attention.profiles,)),
   'prompt_attention': Way(_attention, _prefix, measures=_EFFECTS),
-  'head_best': Way(read=best_heads.states, fit=best_heads.fits, measures=_SIZES),
+  'head_best': Way(read=optimal_heads.states, fit=best_heads.fits, measures=_SIZES),
   'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=_SIZES),
   'head_whitened': Way(read=_probs, fit=optimal_heads.whitened, measures=(*_SIZES, optimal_heads.under_noise)),
   'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
