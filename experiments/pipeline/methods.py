@@ -10,7 +10,6 @@ import numpy as np
 from experiments.own import code
 from experiments.pipeline import attention, best_heads, optimal_heads, prompt_effects, scheduled, token_readers
 from experiments.pipeline.job import Fitted, Job
-from experiments.settings.fields import require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, NONE
 from hmm_jax.models.shifted import Shifted
@@ -140,27 +139,26 @@ def tuner_of(method: str, settings: Settings, point: Point, model: Any) -> Tuner
 
 def check(settings: Settings) -> None:
   """Raise SettingsError if one of the methods has no model, no text that it can read, or no schedule."""
-  d = settings.downstream
-  is_first = d.hidden == 'first'
+  is_first = settings.downstream.hidden == 'first'
   valid = "'last' if bert.causal is True: before the first token there is nothing to see"
-  require(not (settings.bert.causal and is_first), 'downstream.hidden', d.hidden, valid)
-  valid = "0 if downstream.hidden is 'last'"
-  require(is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, valid)
+  settings.require('downstream.hidden', not (settings.bert.causal and is_first), valid)
+  holds = is_first or not settings.downstream.num_positions
+  settings.require('downstream.num_positions', holds, "0 if downstream.hidden is 'last'")
   for name in settings.used_methods:
     _check_method(name, settings)
 
 
 def _check_method(name: str, settings: Settings) -> None:
   """Raise SettingsError as `check` does, for one of METHODS."""
-  d, method, form, models = settings.downstream, METHODS[name], settings.attention.form, settings.models
+  method, downstream = METHODS[name], settings.downstream
   valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
-  require({*models, NONE}.intersection(method.models), 'models', models, valid)
+  settings.require('models', {*settings.models, NONE}.intersection(method.models), valid)
   valid = f"'paper' for method {name}: the head of the released code reads no tokens"
-  require(form == 'paper' or not method.is_control, 'attention.form', form, valid)
+  settings.require('attention.form', settings.attention.form == 'paper' or not method.is_control, valid)
   is_of_first = 'masks' in method.settings or name == 'head_best'
   valid = f"'first' for method {name}, which reads [MASK]s before a text or knows the law of its first state"
-  require(d.hidden == 'first' or not is_of_first, 'downstream.hidden', d.hidden, valid)
+  settings.require('downstream.hidden', downstream.hidden == 'first' or not is_of_first, valid)
   valid = f'0, or at least {settings.num_rows_added(name) + 2}: a prompt or further masks, the [MASK] and one token'
-  require(settings.seen_length(name) > 1, 'downstream.num_positions', d.num_positions, valid)
+  settings.require('downstream.num_positions', settings.seen_length(name) > 1, valid)
   if method.has_schedule:
-    settings.tuning(name).check_num_train(method.settings[0], d.num_train)
+    settings.tuning(name).check_num_train(method.settings[0], downstream.num_train)
