@@ -9,7 +9,7 @@ from experiments.pipeline.job import Fitted, Job
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.theory import assumptions
-from hmm_jax.tuning import best_head, optimum, separability, tasks as tasks_lib
+from hmm_jax.tuning import best_head, optimum, separability
 from hmm_jax.tuning.heads import LinearHead
 from hmm_jax.tuning.reachable import linear_score, LinearScore, reachable
 from hmm_jax.tuning.tuner import Tuner
@@ -20,19 +20,14 @@ _EXACT = assumptions.Thresholds(0.0, 1e-9)
 _MAX_NODES = 2000
 
 
-def states(job: Job, tuner: Tuner) -> np.ndarray:
-  """P[H_1 | X_{-1}] of the inputs, or that of joint states, [n, E] float64."""
-  return tasks_lib.hidden_state_probs(job.frozen.distribution, job.inputs)
-
-
 def fits(job: Job, tuner: Tuner, states: np.ndarray) -> list[Fitted]:
-  """The best linear head found on the exact G of the test inputs, for each task.
+  """The best linear head found on the exact G of the test inputs, for each task, from posteriors [n, E].
 
   Where mu's score of the masked state is exactly linear in G, its head competes with that of a search, on inputs whose
   label is certain despite rounding. If that score decides the label of an HMM without a memory, records have `facts`.
   """
   distribution, test = job.frozen.distribution, job.downstream.splits['test']
-  probs = states @ np.asarray(distribution.joint_emission_matrix, np.float64)
+  probs = optimal_heads.exact_probs(distribution, states)
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
   reach = reachable(hmm, job.inputs.shape[1] - 1)
   found = []

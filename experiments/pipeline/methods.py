@@ -10,7 +10,6 @@ import numpy as np
 from experiments.own import code
 from experiments.pipeline import attention, best_heads, optimal_heads, prompt_effects, scheduled, token_readers
 from experiments.pipeline.job import Fitted, Job
-from experiments.settings.fields import require
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, NONE
 from hmm_jax.models.shifted import Shifted
@@ -65,7 +64,7 @@ def _head_inputs(job: Job, tuner: Tuner) -> Any:
 def _probs(job: Job, tuner: Tuner) -> np.ndarray:
   """The token probabilities at the [MASK], [n, V]; of the exact model in float64."""
   if job.frozen.name == 'exact':
-    return optimal_heads.exact_probs(job)
+    return optimal_heads.exact_probs(job.frozen.distribution, optimal_heads.states(job, tuner))
   return _head_inputs(job, tuner)
 
 
@@ -131,7 +130,7 @@ WAYS = {
   'finetune': Way(finetunes=True),
   'attention': Way(_attention, measures=(attention.profiles,)),
   'prompt_attention': Way(_attention, _prefix, measures=_EFFECTS),
-  'head_best': Way(read=best_heads.states, fit=best_heads.fits, measures=_SIZES),
+  'head_best': Way(read=optimal_heads.states, fit=best_heads.fits, measures=_SIZES),
   'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=_SIZES),
   'head_whitened': Way(read=_probs, fit=optimal_heads.whitened, measures=(*_SIZES, optimal_heads.under_noise)),
   'mlp': Way(_mlp, measures=_PARAMETERS),
@@ -167,26 +166,26 @@ def check(settings: Settings) -> None:
   """Raise SettingsError if one of the methods has no model, no text that it can read, or no schedule."""
   d = settings.downstream
   is_first = d.hidden == 'first'
-  require(d.num_labels <= d.num_train, 'downstream.num_labels', d.num_labels, f'at most num_train, {d.num_train}')
+  settings.require('downstream.num_labels', d.num_labels <= d.num_train, f'at most num_train, {d.num_train}')
   valid = "'last' if bert.causal is True: before the first token there is nothing to see"
-  require(not (settings.bert.causal and is_first), 'downstream.hidden', d.hidden, valid)
-  valid = "0 if downstream.hidden is 'last'"
-  require(is_first or not d.num_positions, 'downstream.num_positions', d.num_positions, valid)
+  settings.require('downstream.hidden', not (settings.bert.causal and is_first), valid)
+  holds = is_first or not settings.downstream.num_positions
+  settings.require('downstream.num_positions', holds, "0 if downstream.hidden is 'last'")
   for name in settings.used_methods:
     _check_method(name, settings)
 
 
 def _check_method(name: str, settings: Settings) -> None:
   """Raise SettingsError as `check` does, for one of METHODS."""
-  d, method, form, models = settings.downstream, METHODS[name], settings.attention.form, settings.models
+  method, downstream = METHODS[name], settings.downstream
   valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
-  require({*models, NONE}.intersection(method.models), 'models', models, valid)
+  settings.require('models', {*settings.models, NONE}.intersection(method.models), valid)
   valid = f"'paper' for method {name}: the head of the released code reads no tokens"
-  require(form == 'paper' or not method.is_control, 'attention.form', form, valid)
+  settings.require('attention.form', settings.attention.form == 'paper' or not method.is_control, valid)
   is_of_first = 'masks' in method.settings or name == 'head_best'
   valid = f"'first' for method {name}, which reads [MASK]s before a text or knows the law of its first state"
-  require(d.hidden == 'first' or not is_of_first, 'downstream.hidden', d.hidden, valid)
+  settings.require('downstream.hidden', downstream.hidden == 'first' or not is_of_first, valid)
   valid = f'0, or at least {settings.num_rows_added(name) + 2}: a prompt or further masks, the [MASK] and one token'
-  require(settings.seen_length(name) > 1, 'downstream.num_positions', d.num_positions, valid)
+  settings.require('downstream.num_positions', settings.seen_length(name) > 1, valid)
   if method.has_schedule:
-    settings.tuning(name).check_num_train(method.settings[0], d.num_labelled)
+    settings.tuning(name).check_num_train(method.settings[0], settings.downstream.num_labelled)

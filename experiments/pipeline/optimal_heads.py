@@ -23,13 +23,16 @@ _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 
 
-def exact_probs(job: Job) -> np.ndarray:
-  """The exact G [n, V] at the [MASK] of the inputs, in float64, for fits in float64.
+def states(job: Job, tuner: Tuner) -> np.ndarray:
+  """The exact posterior of the state at the [MASK] of the inputs, or of the joint state, [n, E] float64."""
+  return tasks_lib.hidden_state_probs(job.frozen.distribution, job.inputs, job.settings.downstream.hidden_position)
+
+
+def exact_probs(distribution: HMM | MemoryHMM, states: np.ndarray) -> np.ndarray:
+  """The exact G [n, V] of posteriors [n, E], in float64, for fits in float64.
 
   Float32 G hides directions in which rows of W differ by less than its rounding.
   """
-  distribution, hidden = job.frozen.distribution, job.settings.downstream.hidden_position
-  states = tasks_lib.hidden_state_probs(distribution, job.inputs, hidden)
   return states @ np.asarray(distribution.joint_emission_matrix, np.float64)
 
 
@@ -102,7 +105,7 @@ def under_noise(job: Job, tuner: Tuner, probs: np.ndarray, fits: list[Fitted]) -
   """The `noise_accuracies` of each task on a BERT that predicts `probs` [n, V]; no fields on another model."""
   if job.frozen.name != 'bert':
     return [{} for _ in fits]
-  exact = exact_probs(job)
+  exact = exact_probs(job.frozen.distribution, states(job, tuner))
   return [{'noise_accuracies': noise_accuracies(job, probs, exact, labels)} for labels in job.labels]
 
 

@@ -370,27 +370,20 @@ def check_machine(settings: Settings) -> None:
 
 def _check_bert(s: Settings) -> None:
   """Raise SettingsError if BERT cannot be built or holds no text, or a pretraining passes by one of its steps."""
-  b, p, chunks = s.bert, s.pretrain, s.corpus.num_chunks
-  _require_multiple('bert.width', b.width, 'bert.num_heads', b.num_heads)
+  p, chunks, each = s.pretrain, s.corpus.num_chunks, s.pretrain.steps_per_call
+  s.require('bert.width', s.bert.width % s.bert.num_heads == 0, f'a multiple of bert.num_heads, {s.bert.num_heads}')
   added = max(map(s.num_rows_added, s.used_methods))
   longest = max(s.corpus.chunk_length, s.downstream.num_positions or s.downstream.length + added)
   valid = f'at least {longest}, the larger of corpus.chunk_length and a text with its prompt or further masks'
-  require(b.max_positions >= longest, 'bert.max_positions', b.max_positions, valid)
-  valid = f'at most {chunks}, the number of chunks in the corpus'
-  require(p.batch_size <= chunks, 'pretrain.batch_size', p.batch_size, valid)
-  valid = f'below pretrain.num_steps, {p.num_steps}'
-  require(p.warmup_steps < p.num_steps, 'pretrain.warmup_steps', p.warmup_steps, valid)
+  s.require('bert.max_positions', s.bert.max_positions >= longest, valid)
+  s.require('pretrain.batch_size', p.batch_size <= chunks, f'at most {chunks}, the number of chunks in the corpus')
+  s.require('pretrain.warmup_steps', p.warmup_steps < p.num_steps, f'below pretrain.num_steps, {p.num_steps}')
   # Between two calls of the compiled program.
-  each = p.steps_per_call
   for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-    _require_multiple(f'pretrain.{name}', getattr(p, name), 'pretrain.steps_per_call', each)
+    s.require(f'pretrain.{name}', getattr(p, name) % each == 0, f'a multiple of pretrain.steps_per_call, {each}')
   passed = set(range(0, p.num_steps + 1, each)).intersection(s.checkpoints)
   valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps, {p.num_steps}'
-  require(s.checkpoints == tuple(sorted(passed)), 'checkpoints', s.checkpoints, valid)
-
-
-def _require_multiple(name: str, value: int, of: str, unit: int) -> None:
-  require(value % unit == 0, name, value, f'a multiple of {of}, {unit}')
+  s.require('checkpoints', s.checkpoints == tuple(sorted(passed)), valid)
 
 
 def _pretraining_ids(settings: Settings) -> Iterator[str]:
@@ -412,6 +405,9 @@ def check_mesh(s: Settings) -> None:
   fits = used == available if takes_all else used <= available
   valid = f'sizes whose product is {available}, the number of devices, or in one process less'
   require(fits, f'mesh ({", ".join(sharding.AXES)})', asked, valid)
-  _require_multiple('pretrain.batch_size', s.pretrain.batch_size, 'mesh.data times mesh.fsdp', data * fsdp)
-  _require_multiple('bert.num_heads', s.bert.num_heads, 'mesh.tensor', tensor)
-  _require_multiple('bert.ffn_width', s.bert.ffn_width, 'mesh.tensor', tensor)
+  rows = data * fsdp
+  s.require(
+    'pretrain.batch_size', s.pretrain.batch_size % rows == 0, f'a multiple of mesh.data times mesh.fsdp, {rows}'
+  )
+  for name, size in (('num_heads', s.bert.num_heads), ('ffn_width', s.bert.ffn_width)):
+    s.require(f'bert.{name}', size % tensor == 0, f'a multiple of mesh.tensor, {tensor}')

@@ -44,32 +44,34 @@ def tune(job: Job) -> list[TunedTask]:
   way = WAYS[job.method]
   tuner = tuner_of(job.method, job.settings, job.trial.point, job.frozen.model)
   read = way.read(job, tuner)
-  tuned: dict[int, TunedTask] = {}
-  for block in _blocks(job):
+  outcome = []
+  for block, places in _blocks(job):
     fits = way.fit(block, tuner, read)
     measured = [measure(block, tuner, read, fits) for measure in way.measures]
-    for task, fitted, *fields in zip(block.tasks, fits, *measured):
+    for place in places:
+      task, fitted = block.tasks[place], fits[place]
       nan_guard.check_values(f'{job}, task {task}:', by_name(fitted.trainable))
-      tuned[task] = TunedTask(task, fitted.trainable, _record(job, task, fitted, fields))
-  accuracy = np.mean([tuned[task].measured['accuracy'] for task in job.tasks])
-  job.reporter.say(f'{job}: accuracy {100 * accuracy:.1f}% over {len(job.tasks)} tasks')
-  return [tuned[task] for task in job.tasks]
+      record = _record(job, task, fitted, [fields[place] for fields in measured])
+      outcome.append(TunedTask(task, fitted.trainable, record))
+  accuracy = np.mean([tuned.measured['accuracy'] for tuned in outcome])
+  job.reporter.say(f'{job}: accuracy {100 * accuracy:.1f}% over {len(outcome)} tasks')
+  return outcome
 
 
-def _blocks(job: Job) -> Iterator[Job]:
-  """The jobs that are tuned one after the other: all of it, or blocks of `tasks_at_a_time` if a method has a schedule.
+def _blocks(job: Job) -> Iterator[tuple[Job, list[int]]]:
+  """The jobs that are tuned one after the other, each with the places of the tasks that are asked for.
 
-  Rounding depends on the number of tasks side by side. So a block is tuned whole and each task keeps its place; the
-  first one that is asked for stands in for those that are not.
+  With a schedule they have `tasks_at_a_time` tasks. Rounding depends on the number of tasks side by side. So a block is
+  tuned whole and each task keeps its place; the first one that is asked for stands in for those that are not.
   """
   if not METHODS[job.method].has_schedule:
-    yield job
+    yield job, [*range(len(job.tasks))]
     return
   size = job.settings.tasks_at_a_time
   for start in sorted({task - task % size for task in job.tasks}):
-    block = range(start, start + size)
-    first = min(set(block).intersection(job.tasks))
-    yield job._replace(tasks=[task if task in job.tasks else first for task in block])
+    asked = [task for task in job.tasks if start <= task < start + size]
+    whole = [task if task in asked else asked[0] for task in range(start, start + size)]
+    yield job._replace(tasks=whole), [task - start for task in asked]
 
 
 def _record(job: Job, task: int, fitted: Fitted, measured: list[dict[str, Any]]) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def test_the_head_of_a_linear_score_is_right_if_the_search_fails(settings, monke
   monkeypatch.setattr(best_head, 'best_head', lambda *_, **how: nothing)
   probs = predictions(distribution, downstream.inputs)[:, 0]
   job = job_of(settings, drawn, 'head_best', [0, 1])
-  for one, task in zip(best_heads.fits(job, None, best_heads.states(job, None)), downstream.tasks):
+  for one, task in zip(best_heads.fits(job, None, optimal_heads.states(job, None)), downstream.tasks):
     assert one.is_right.all() and one.fields['separable'] is True
     np.testing.assert_array_equal((probs @ one.trainable['head'].weights).argmax(1), task.labels)
 

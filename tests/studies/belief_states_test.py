@@ -70,7 +70,7 @@ def test_an_infinite_kl_is_left_out(monkeypatch):
 
 def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
   """The beliefs of three states at a fixed place are recorded; with a memory nothing is patched."""
-  monkeypatch.setattr(pretraining, 'params_along', lambda settings, hmm, key, steps, _: ((step, hmm) for step in steps))
+  monkeypatch.setattr(pretraining, 'params_along', lambda planned, steps, _: ((step, planned.text) for step in steps))
   monkeypatch.setattr(pretraining, 'tuned_model', lambda _: EXACT)
   # An exact belief that a patch moves off the simplex has no KL.
   monkeypatch.setattr(belief_states, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0, 'share': 1.0}}})
