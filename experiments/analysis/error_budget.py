@@ -111,9 +111,9 @@ def tables(grid: Grid) -> dict[str, Table]:
     if len(by_size) > 1:
       by_size['all'] = lost
     for size, of_size in by_size.items():
-      loss, p_value = largest(of_size)
-      place = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
-      rows.append({**place, 'largest': loss, 'p': p_value, **intervals(of_size)})
+      row = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
+      row['largest'], row['p'] = largest(of_size)
+      rows.append(row | intervals(of_size))
   if not rows:
     return {}
   frame = pd.DataFrame(rows)

@@ -203,12 +203,13 @@ def _accuracy(grid: Grid) -> pd.DataFrame:
   if grid.records.empty:
     return pd.DataFrame()
   groups = grid.records.groupby(grid.rows, sort=False)
-  near_ties = (100 * groups['near_tie_share'].mean()).map('{:.1f}'.format)
+  near_ties = 100 * groups['near_tie_share'].mean()
+  majority = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
   parts = [
     groups[grid.unit].nunique().set_axis(['n'], axis=1),
     grid.fits('accuracy'),
-    near_ties.rename('near\nties'),
-    means(grid.records, grid.rows, 'majority_accuracy', grid.unit).rename('majority'),
+    near_ties.map('{:.1f}'.format).rename('near\nties'),
+    majority.rename('majority'),
   ]
   pretrained = grid.records[grid.records['model'] != 'exact']
   for field, heading in _DISTANCES.items():
@@ -234,8 +235,9 @@ def _texts(grid: Grid) -> pd.Series:
     for (cells, size), rows in memory.groupby(sizes, sort=False):
       beside = select(vanilla, joint_states=size)
       if len(beside):
-        pair = [by_unit(of_text, sizes, 'accuracy', grid.unit) for of_text in (rows, beside)]
-        found[contrast, cells, size] = welch(100 * pair[0], 100 * pair[1])
+        first_units = by_unit(rows, sizes, 'accuracy', grid.unit)
+        second_units = by_unit(beside, sizes, 'accuracy', grid.unit)
+        found[contrast, cells, size] = welch(100 * first_units, 100 * second_units)
   index = pd.MultiIndex.from_tuples([*found], names=['contrast', *sizes])
   return pd.Series([*found.values()], index, object)
 
@@ -296,7 +298,8 @@ def _beside_paper(grid: Grid) -> pd.DataFrame:
   papers = pd.concat(lines, names=ours.index.names)
   beside = pd.DataFrame({'ours': ours, 'paper': papers}).dropna()
   differences = beside['ours'].map(lambda own: own.mean) - beside['paper']
-  return beside.assign(difference=differences.map('{:+.1f}'.format)).rename(index=FITS, level='fit')
+  beside['difference'] = differences.map('{:+.1f}'.format)
+  return beside.rename(index=FITS, level='fit')
 
 
 def _lead(grid: Grid) -> pd.DataFrame:

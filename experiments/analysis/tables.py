@@ -174,8 +174,9 @@ def pooled(
   index = pd.MultiIndex.from_tuples([*overall], names=by)
   frame = tested(pd.Series([*overall.values()], index, object))
   correlations = pd.DataFrame([*trends.values()], index, ['Spearman', 'p'])
+  corrected = holm(correlations['p'])
   frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
-  frame['p of the trend, Holm'] = holm(correlations['p']).map('{:.2g}'.format, na_action='ignore')
+  frame['p of the trend, Holm'] = corrected.map('{:.2g}'.format, na_action='ignore')
   return frame.drop(columns='tests')
 
 
