@@ -80,7 +80,7 @@ def _converted(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayL
   T, pi, states = T[:, possible][:, :, possible], pi[possible], np.eye(len(possible))[possible]
   A, W = T.sum(0), T.sum(2).T
   if are_equal(T, W.T[:, :, None] * A).all():
-    return HMM(pi, A, W).validate(), A @ states
+    return HMM(pi, A, W), A @ states
   hmm, ends = _pairs_as_states(T, pi, are_equal)
   return hmm, states[ends]
 
@@ -119,7 +119,7 @@ def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)
-  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate(), ends[first]
+  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix), ends[first]
 
 
 def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
