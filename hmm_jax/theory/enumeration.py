@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax._support.float64 import positive_or_one
+from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.problem import StateProblem
 
@@ -53,6 +54,19 @@ def all_sequences(num_tokens: int, longest: int, length: int) -> np.ndarray:
     tokens = all_texts(num_tokens, size)
     padded.append(np.pad(tokens, ((0, 0), (0, length - size)), constant_values=num_tokens))
   return np.concatenate(padded)
+
+
+def possible_sequences(distribution: Distribution, longest: int, length: int) -> np.ndarray:
+  """The sequences of `all_sequences` that have positive probability."""
+  moves = np.asarray(distribution.transition_matrix)
+  emissions_VxE = np.asarray(distribution.joint_emission_matrix).T
+  # A [MASK] can follow any state.
+  rows = np.vstack([emissions_VxE, np.ones_like(emissions_VxE[:1])]).reshape(len(emissions_VxE) + 1, -1, len(moves))
+  tokens = all_sequences(len(emissions_VxE), longest, length)
+  reached_CxH = np.asarray(distribution.joint_initial_probs).reshape(-1, len(moves))
+  for token in tokens[:, :longest].T:
+    reached_CxH = (reached_CxH * rows[token]) @ moves
+  return tokens[reached_CxH.any((1, 2))]
 
 
 def possible_texts(problem: StateProblem, length: int) -> Texts:

@@ -106,8 +106,7 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     share = _has_mass(first, program).sum() / _FIRST
     if share >= _LEAST_SHARE:
       break
-  short = enumeration.all_sequences(problem.hmm.num_tokens, _SHORT, v.length)
-  short = short[scoring.answer(problem, program.finding, short).loglik > -np.inf]
+  short = enumeration.possible_sequences(problem.hmm, _SHORT, v.length)
   enough = max(int(v.num_sequences / share) - len(short), _FIRST)
   answers = _tested(problem, program, np.concatenate([short, sampled[:enough]]))
   return Drawn(problem, program, answers, redraws)
@@ -132,11 +131,13 @@ def _has_mass(answers: Answers, program: Program) -> np.ndarray:
 def compared(drawn: Drawn, programs: dict[str, Program]) -> dict[str, Record]:
   """The sequences on which each program, right or wrong, differs from the posterior, and its largest error."""
   problem, answers, right = drawn.problem, drawn.answers, drawn.program
-  factor = scoring.predict(problem, right.prompt, right.finding, answers).factor
-  expected = factor[:, None] * answers.posterior[:, right.recovered]
+  behind_right = scoring.predict(problem, right.prompt, right.finding, answers)
+  expected = behind_right.factor[:, None] * answers.posterior[:, right.recovered]
   found = {}
   for name, program in programs.items():
-    predictions = scoring.predict(problem, program.prompt, program.finding, answers)
+    predictions = behind_right
+    if program.prompt is not right.prompt:
+      predictions = scoring.predict(problem, program.prompt, program.finding, answers)
     scores = scoring.read(predictions, program.head)[:, :-1]
     errors = scoring.relative_errors(scores, expected)
     # Not a number is wrong, too.
