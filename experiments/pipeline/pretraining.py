@@ -190,7 +190,7 @@ def pretrained_params(
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
-    files.remove_partials(directory)
+    distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
     found = models.load(directory, reporter)
     if found:
       note_environment(settings, directory, num_steps, reporter)
@@ -246,11 +246,10 @@ def _trained(
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   mesh = _mesh(settings)
   init, key_params, on_corpus = program(settings, text, key)
-  with checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
+  with checkpoints.open_checkpoints(directory / checkpoints.NAME, reporter) as saved:
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    reporter.say(*saved.sentences)
     note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < settings.pretrain.num_steps:
       with reporter.clock.phase('corpus'):
@@ -320,7 +319,7 @@ def train(
   def measure_state(state: TrainState, **loss: float) -> None:
     with clock.phase('measuring'):
       metrics.append(metrics_at(settings, state, ideals, **loss))
-    files.write_json_lines(directory / 'metrics.jsonl', metrics)
+    _write_metrics(directory, metrics)
 
   if not metrics:
     measure_state(state)
@@ -351,6 +350,12 @@ def train(
   return state
 
 
+@distributed.in_process_0
+def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> None:
+  locks.check_held(directory)
+  files.write_json_lines(directory / 'metrics.jsonl', metrics)
+
+
 def metrics_at(settings: Settings, state: TrainState, ideals: distance.Ideals, **loss: float) -> dict[str, float]:
   """The row of metrics of a state; raises Diverged if one is not finite."""
   model, step = tuned_model(settings.bert_module()), int(state.step)
@@ -359,12 +364,11 @@ def metrics_at(settings: Settings, state: TrainState, ideals: distance.Ideals, *
   return {'step': step, **loss, **measured}
 
 
+@distributed.in_process_0
 def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on; report its differences from those before."""
   mesh, path = _mesh(settings), directory / 'environment.jsonl'
   current = environment.environment(mesh.devices.flat)
-  if not locks.may_write(path):
-    return
   before = files.intact_json_lines(path)
   if done < settings.pretrain.num_steps:
     files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **current})

@@ -62,12 +62,10 @@ def _git(*words: str) -> str:
 
 
 def keep(workdir: pathlib.Path, current: Environment) -> str:
-  """Write an environment into a workdir unless it is there intact; return its id, by which records name it."""
+  """Write an environment into a workdir; return its id, by which records name it."""
   # The id is a digest of the values in the file, so that `load` detects a changed file.
-  environment_id, content = digest([current]), json.dumps(current, indent=1) + '\n'
-  path = workdir / FOLDER / f'{environment_id}.json'
-  if not files.has(path, content):
-    files.write_whole(path, content)
+  environment_id = digest([current])
+  files.write_whole(workdir / FOLDER / f'{environment_id}.json', json.dumps(current, indent=1) + '\n')
   return environment_id
 
 
