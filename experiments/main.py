@@ -99,7 +99,7 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
-    distributed.broadcast_from_process_0(lambda: study.show(settings, workdir, reporter))
+    distributed.broadcast_from_process_0(lambda: bool(study.show(settings, workdir, reporter)))
   # The first sentence is repeated: a run is long.
   reporter.say(reporter.clock.line(), other_settings, left)
 

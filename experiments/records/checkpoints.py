@@ -61,7 +61,8 @@ class Checkpoints(NamedTuple):
     if step is None:
       return None
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
-    failed, restored = '', None
+    failed = ''
+    restored: Any = None
     try:
       restored = self.manager.restore(step, args=args)
     except Exception as error:

@@ -68,8 +68,9 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   known = {_asking(settings) for settings in on_record(workdir, grid[0])}
   new = [_as_json(settings) for settings in grid if _asking(settings) not in known]
   if new:
-    first, *others = [*new, *configs(workdir)]
-    content = {_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}
+    every = [*new, *configs(workdir)]
+    others = {_OTHERS: every[1:]} if every[1:] else {}
+    content = {_VERSION: SCHEMA_VERSION, **every[0], **others}
     files.write_whole(workdir / CONFIG_NAME, json.dumps(content, indent=2) + '\n')
 
 
@@ -131,7 +132,7 @@ def _of(names: Iterable[str], point: Record) -> Record:
 def planned(workdir: pathlib.Path, settings: Any) -> Any:
   """The settings with the plan that is on record for them: what was expected was written down first."""
   for recorded in on_record(workdir, settings):
-    if _asking(recorded) == _asking(settings) and getattr(recorded, 'plan', ()):
+    if hasattr(recorded, 'plan') and recorded.plan and _asking(recorded) == _asking(settings):
       return dataclasses.replace(settings, plan=recorded.plan)
   return settings
 
@@ -155,7 +156,7 @@ def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
     raise
   except SettingsError as error:
     valid = f'a folder of {like.experiment}, of this version'
-    raise SettingsError(f'--workdir is {str(workdir)!r}, whose {CONFIG_NAME} is of another kind ({error}); valid is {valid}')
+    raise SettingsError(f'{workdir / CONFIG_NAME} has settings of another kind ({error}); valid is {valid}')
 
 
 def others(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Any]:

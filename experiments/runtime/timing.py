@@ -75,7 +75,7 @@ class Clock:
   def line(self) -> str:
     """The CPU time in words, by phase from the longest on, and the wall time."""
     spent = self.spent()
-    cpu, wall = map(in_words, sum(spent.values()))
+    cpu, wall = map(in_words, np.sum(list(spent.values()), axis=0))
     phases = sorted(spent, key=lambda name: -spent[name][0])
     words = ', '.join(f'{name} {in_words(spent[name][0])}' for name in phases)
     return f'CPU time {cpu}: {words}; wall time {wall}'

@@ -42,12 +42,3 @@ def test_a_partial_file_follows_no_link_and_may_be_lost(tmp_path, monkeypatch):
   monkeypatch.setattr(files.os, 'fsync', lambda _: next(sweep, None))
   files.write_whole(path, 'third')
   assert path.read_text() == 'third' and [*tmp_path.iterdir()] == [path]
-
-
-@pytest.mark.parametrize('content', [b'{"a": 1}\n{"a": ', b'\xff\xfe', b'[1, 2]\n', b'[' * 10**5])
-def test_a_damaged_file_is_named(tmp_path, content):
-  """Lines that are cut off, no text, no object, or nested too deep."""
-  path = tmp_path / 'results.jsonl'
-  path.write_bytes(content)
-  with pytest.raises(files.Corrupt, match='results.jsonl'):
-    files.read_json_lines(path)

@@ -78,9 +78,9 @@ def test_a_finished_model_is_read_and_trains_no_step(pretrain, whole):
   assert 'at the [MASK]: 0.5000 nats' in (whole / 'model/README.md').read_text()
 
 
-@pytest.mark.parametrize('moment', ['README.md', 'model.safetensors', files.CHECKSUMS, 'removal'])
+@pytest.mark.parametrize('moment', ['README.md', 'model.safetensors', files.CHECKSUMS])
 def test_a_killed_run_ends_with_the_same_model_file(pretrain, whole, monkeypatch, moment):
-  """As the model is begun, before its weights or its checksums are written, or as the checkpoints are removed."""
+  """As the model is begun, or before its weights or its checksums are written."""
   write_whole = files.write_whole
 
   def write(path, content):
@@ -88,20 +88,12 @@ def test_a_killed_run_ends_with_the_same_model_file(pretrain, whole, monkeypatch
       raise Killed
     write_whole(path, content)
 
-  def remove(directory):
-    shutil.rmtree(directory / '8' / 'state')
-    raise Killed
-
   with monkeypatch.context() as patch, pytest.raises(Killed):
     patch.setattr(files, 'write_whole', write)
-    if moment == 'removal':
-      patch.setattr(checkpoints, 'remove', remove)
     pretrain('killed')
-  folder = whole.with_name('killed')
-  assert (folder / checkpoints.NAME / '8').exists()
   params, calls = pretrain('killed')
   assert calls == 0
-  check(folder, params, whole)
+  check(whole.with_name('killed'), params, whole)
 
 
 def test_checkpoints_stay_if_asked_and_those_of_before_become_a_model(pretrain, whole):
