@@ -50,7 +50,7 @@ def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Fai
 def read(directory: pathlib.Path, label: str | None = '') -> dict[str, Any] | None:
   """The failure of a unit of this label, None meaning any; None if it has none."""
   try:
-    failure = files.read_sealed(directory / FILE_NAME, error=str, when=str, label=str)
+    failure = files.read_sealed(directory / FILE_NAME)
   except FileNotFoundError:
     return None
   except files.Corrupt:

@@ -178,11 +178,8 @@ def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
   write_whole(path, json.dumps({**content, _SEAL: _seal(content)}, allow_nan=False) + '\n')
 
 
-def read_sealed(path: pathlib.Path, **kinds: type) -> dict[str, Any]:
-  """The content that `write_sealed` wrote, with fields of these types among others.
-
-  Raises FileNotFoundError if there is no file, Corrupt if it is corrupt or lacks a field.
-  """
+def read_sealed(path: pathlib.Path) -> dict[str, Any]:
+  """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is corrupt."""
   try:
     content = read_json(path)
   except FileNotFoundError:
@@ -191,9 +188,6 @@ def read_sealed(path: pathlib.Path, **kinds: type) -> dict[str, Any]:
     raise Corrupt(f'cannot be parsed ({type(error).__name__})')
   if not isinstance(content, dict) or content.pop(_SEAL, None) != _seal(content):
     raise Corrupt('failed its checksum')
-  for field, kind in kinds.items():
-    if type(content.get(field)) is not kind:
-      raise Corrupt(f'has no valid {field}')
   return content
 
 
@@ -219,7 +213,7 @@ def is_sealed(folder: pathlib.Path) -> bool:
 def fault(folder: pathlib.Path, of: str) -> str | None:
   """The fault in the files of a sealed folder; None if its checksums show none."""
   try:
-    recorded, digests = read_sealed(folder / CHECKSUMS, of=str, files=dict), _digests(folder)
+    recorded, digests = read_sealed(folder / CHECKSUMS), _digests(folder)
   except Corrupt as error:
     return f'{CHECKSUMS} {error}'
   except (OSError, ValueError) as error:

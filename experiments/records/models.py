@@ -56,7 +56,7 @@ def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | N
   copies = {}
   for directory in files.entries(pretrained):
     with contextlib.suppress(FileNotFoundError, files.Corrupt):
-      reference = files.read_sealed(directory / NAME / files.CHECKSUMS, reference=str)['reference']
+      reference = files.read_sealed(directory / NAME / files.CHECKSUMS)['reference']
       if word in (reference, reference.rpartition('-')[0]):
         copies[reference] = directory / NAME
   return copies.popitem() if len(copies) == 1 else None

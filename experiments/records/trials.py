@@ -90,7 +90,7 @@ class TrialFolder(NamedTuple):
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   """A record. Raises FileNotFoundError if there is none, and Corrupt if it failed its checksum or belongs to another
   trial."""
-  record = files.read_sealed(path, **{_ARRAYS: str})
+  record = files.read_sealed(path)
   # A record without a step does not say so.
   if not {**name._asdict(), 'trial_id': trial_id}.items() <= {'step': None, **record}.items():
     raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')

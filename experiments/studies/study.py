@@ -167,7 +167,7 @@ def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdi
 def _read(directory: pathlib.Path) -> Row:
   """The content of a part, empty if there is none; raises Corrupt."""
   try:
-    return files.read_sealed(directory / _FILE_NAME, records=list)
+    return files.read_sealed(directory / _FILE_NAME)
   except FileNotFoundError:
     return {}
 

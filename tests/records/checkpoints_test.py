@@ -73,7 +73,6 @@ DAMAGES = [
   ('state/**/d/*', flip),
   ('commit_success.txt', pathlib.Path.unlink),
   ('state/_METADATA', _lead_nowhere),
-  (files.CHECKSUMS, lambda path: files.write_sealed(path, {'files': {}})),
   (files.CHECKSUMS, flip),
 ]
 

@@ -1,22 +1,8 @@
 """Files that are written whole or not at all."""
 
-from unittest import mock
-
 import pytest
 
 from experiments.records import files
-from experiments.runtime.storage import StorageError
-
-
-@pytest.mark.parametrize(('error', 'raised'), [(OSError, StorageError), (KeyboardInterrupt, KeyboardInterrupt)])
-def test_write_whole_keeps_the_old_file_when_the_write_fails(tmp_path, monkeypatch, error, raised):
-  """Whatever ends a write, a signal among it; no partial file stays."""
-  path = tmp_path / 'file'
-  files.append_json_line(path, {'a': 1})
-  monkeypatch.setattr(files.os, 'fsync', mock.Mock(side_effect=error))
-  with pytest.raises(raised):
-    files.append_json_line(path, {'a': 2})
-  assert files.read_json_lines(path) == [{'a': 1}] and list(tmp_path.iterdir()) == [path]
 
 
 def test_json_lines_round_trip_every_bit(tmp_path):

@@ -13,10 +13,7 @@ import pytest
 from run_cases import flip, pretraining_settings, QUIET
 
 from experiments.pipeline import distance, pretraining
-from experiments.records import checkpoints, files, models, status
-from experiments.records.trials import TrialFolder
-from experiments.settings.grid import Point
-from experiments.settings.trial import Trial
+from experiments.records import checkpoints, files, models
 import hmm_jax as hj
 from hmm_jax.models.pretraining import TrainState
 
@@ -113,14 +110,6 @@ def test_a_corrupt_model_is_renamed_and_made_again(pretrain, whole):
   assert calls == 4 and (whole / 'model.corrupt/model.safetensors').exists()
   check(whole, params, whole)
   assert (whole / WEIGHTS).read_bytes() == before
-
-
-def test_the_status_of_a_trial_names_its_model(whole):
-  settings = dataclasses.replace(SETTINGS, pretrained=str(whole.parent))
-  folder = TrialFolder(Trial(settings, Point(4), 0), whole.parent)
-  assert '; model ' not in status.text([folder])
-  shutil.copytree(whole, folder.pretrained_directory)
-  assert f'; model {folder.pretrained_directory}/model\n' in status.text([folder])
 
 
 def test_a_model_in_a_bucket_comes_back_to_the_bit():
