@@ -49,22 +49,20 @@ def initialize(settings: DistributedSettings) -> None:
     # JAX's own detection raises if there is no cluster, and joins one of a single process.
     find = clusters.ClusterEnv.auto_detect_unset_distributed_params
     asked = s.coordinator_address, s.num_processes, s.process_id, None
-    joined = asked if s.num_processes else find(None, None, None, None, None, _MOST_WAIT)
-    address, count, index, local_devices = joined
+    address, count, *mine = asked if s.num_processes else find(None, None, None, None, None, _MOST_WAIT)
     if s.mode == 'auto' and count in (None, 1):
       return
-    if None in (address, count, index):
+    if address is None:
       raise ValueError('JAX found no cluster')
     # Printed before: a failure to join raises nothing.
     alone = f'waiting {_MOST_WAIT} s for the others; --config.distributed.mode=off runs without them'
-    print(f'joining as process {index} of {count} at {address}, {alone}', file=sys.stderr, flush=True)
+    print(f'joining {count} processes at {address}, {alone}', file=sys.stderr, flush=True)
     # It would handle SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
     jax.distributed.initialize(
       address,
       count,
-      index,
-      local_devices,
+      *mine,
       cluster_detection_method='deactivate',  # Done above.
       initialization_timeout=_MOST_WAIT,
       heartbeat_timeout_seconds=s.heartbeat_timeout,
