@@ -49,7 +49,8 @@ def initialize(settings: DistributedSettings) -> None:
     # JAX's own detection raises if there is no cluster, and joins one of a single process.
     find = clusters.ClusterEnv.auto_detect_unset_distributed_params
     asked = s.coordinator_address, s.num_processes, s.process_id, None
-    address, count, *mine = asked if s.num_processes else find(None, None, None, None, None, _MOST_WAIT)
+    joined = asked if s.num_processes else find(None, None, None, None, None, _MOST_WAIT)
+    address, count, index, local_devices = joined
     if s.mode == 'auto' and count in (None, 1):
       return
     if address is None:
@@ -62,7 +63,8 @@ def initialize(settings: DistributedSettings) -> None:
     jax.distributed.initialize(
       address,
       count,
-      *mine,
+      index,
+      local_devices,
       cluster_detection_method='deactivate',  # Done above.
       initialization_timeout=_MOST_WAIT,
       heartbeat_timeout_seconds=s.heartbeat_timeout,
