@@ -3,6 +3,20 @@
 import pytest
 
 from experiments.records import files
+from experiments.runtime.storage import StorageError
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path):
+  """The system refuses to lengthen files; no partial file stays."""
+  path, (soft, hard) = tmp_path / 'file', resource.getrlimit(resource.RLIMIT_FSIZE)
+  files.write_whole(path, 'old')
+  resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+  try:
+    with pytest.raises(StorageError):
+      files.write_whole(path, 'a new and longer content')
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+  assert path.read_text() == 'old' and [*tmp_path.iterdir()] == [path]
 
 
 def test_json_lines_round_trip_every_bit(tmp_path):
