@@ -17,6 +17,7 @@ from hmm_jax.theory.assumptions import (
 from hmm_jax.theory.counterexamples import head_fails_attention_succeeds, head_fails_prompt_succeeds
 from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.theory.masks import MaskCount, masks_as_one_token, masks_needed, MasksNeeded
+from hmm_jax.theory.powers import emission_powers, form_head
 from hmm_jax.theory.problem import MemoryProblem, StateProblem
 from hmm_jax.theory.prompt_place import inner_prompt
 from hmm_jax.theory.recovery import (

@@ -9,8 +9,6 @@ import time
 from conftest import ROOT
 import pytest
 
-from . import stand_ins
-
 # Each stands for `python` on the path of the script. It ends with the number of its GPU.
 TELLS = """#!/bin/sh
 pwd
@@ -32,7 +30,9 @@ exit "$status"
 def _start(tmp_path, *words, python=None, nvidia_smi='exit 9', **variables):
   """The script from another folder, with programs that stand for others first on its path."""
   programs = {'nvidia-smi': f'#!/bin/sh\n{nvidia_smi}\n'}
-  stand_ins.put(tmp_path, programs | ({'python': python} if python else {}))
+  for name, text in (programs | ({'python': python} if python else {})).items():
+    (tmp_path / name).write_text(text)
+    (tmp_path / name).chmod(0o755)
   env = {name: value for name, value in os.environ.items() if name != 'CUDA_VISIBLE_DEVICES'}
   env |= {'PATH': f'{tmp_path}:{sys.prefix}/bin:{env["PATH"]}', 'TMPDIR': str(tmp_path), **variables}
   command = [ROOT / 'launch' / 'local.sh', *words]

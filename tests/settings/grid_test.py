@@ -16,6 +16,13 @@ def test_a_memory_of_size_0_is_one_hmm_whatever_the_number_of_cells():
   assert list(both) == [Point(4), Point(4, 2, 1), Point(4, 2, 2)]
 
 
+def test_a_vanilla_hmm_that_is_a_point_too_has_the_methods_of_both():
+  """Six states alone, and as many as three states with two values of a memory make."""
+  both = dict(num_states=(3, 6), memory__sizes=(0, 2), memory__vanilla_methods=('table', 'head'))
+  grid = settings_of('smoke', **both, methods=('head', 'prompt')).grid()
+  assert grid[Point(6)] == ('head', 'prompt', 'table') and grid[Point(3)] == ('head', 'prompt')
+
+
 def test_figures_are_named_as_their_functions():
   """Whatever may be asked for can be drawn."""
   assert set(dict(config_lib.fields(Settings))['figures'].metadata['choices']) == set(grids.FIGURES)
