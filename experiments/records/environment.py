@@ -70,14 +70,12 @@ def keep(workdir: pathlib.Path, current: Environment) -> str:
 
 
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
-  """The environments of the records of a workdir by id, without those that cannot be compared."""
+  """The environments of the records of a workdir by id, without those whose file was changed."""
   environments = {}
   # Read all files: an id in a record, which may come from anybody, must not choose a path.
   for path in files.entries(workdir / FOLDER):
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError):
       content = files.read_json(path)
-      # Raises if a field that decides bits is missing.
-      _deciding(content)
       environments[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
   return {environment_id: environments[environment_id] for environment_id in named if environment_id in environments}
@@ -93,7 +91,7 @@ def differing(on_record: Iterable[Environment], current: Environment) -> list[st
 
 
 def _deciding(environment: Environment) -> dict[str, str]:
-  """The fields that may decide bits, in words; raises KeyError or TypeError if one is missing or of another type."""
+  """The fields that may decide bits, in words."""
   devices: Counter[str] = Counter(environment['devices'])
   return {
     'platform': environment['platform'],

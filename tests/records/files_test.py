@@ -1,5 +1,7 @@
 """Files that are written whole or not at all."""
 
+import resource
+
 import pytest
 
 from experiments.records import files
