@@ -23,8 +23,8 @@ _ANSWERED = (signal.SIGTERM, signal.SIGINT)
 _STDERR = 2
 
 # Of the main thread, in which Python runs handlers: the signals inside `answered`, and if a stop is put off.
-_received = contextvars.ContextVar[tuple[int, ...]]('received', default=())
-_is_deferred = contextvars.ContextVar[bool]('is_deferred', default=False)
+_received: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar('received', default=())
+_is_deferred = contextvars.ContextVar('is_deferred', default=False)
 
 
 @contextlib.contextmanager
