@@ -8,7 +8,6 @@
            report: redraw tables, figures and report.html from the records
            Grids of trials also have
            status: print the number, state and missing records of each trial
-           merge: collect the records of finished trials, then report
            verify: rerun trials of --workdir in a temporary folder and compare their records field by field
 --trials   numbers of the trials to run, such as 0,3-5; the last trial to finish draws tables and figures
 --pretrained
@@ -100,7 +99,7 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
-    distributed.broadcast_from_process_0(lambda: study.show(settings, workdir, reporter))
+    distributed.broadcast_from_process_0(lambda: bool(study.show(settings, workdir, reporter)))
   # The first sentence is repeated: a run is long.
   reporter.say(reporter.clock.line(), other_settings, left)
 
@@ -110,25 +109,10 @@ def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   names, reporter = [] if workdir.exists() else flags.workdir.split(','), Reporter(rich.console.Console())
   workdirs = [storage.located(name, '--workdir') for name in names if len(names) > 1] or [workdir]
   for each in workdirs:
-    results.check_shown(each, grid[0].experiment)
+    results.check_shown(each, grid[0])
   reports = [EXPERIMENTS[grid[0].experiment].show_any(grid[0], each, reporter) for each in workdirs]
   if len(reports) > 1:
     write_page(reports, workdirs[0] / 'side_by_side.html', reporter)
-
-
-def merge(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:
-  """Collect the records of finished trials, then report."""
-  # Imported here, since it takes longer than `--list` and `--help`.
-  from experiments.pipeline import sweep
-
-  code.import_named(*grid)
-  reporter, other_settings = Reporter(rich.console.Console()), results.other_settings(workdir, grid)
-  is_begun = any(not folder.absent() for folder in sweep.folders(grid, workdir))
-  require(is_begun, '--workdir', str(workdir), 'a folder with a finished trial of these settings')
-  reporter.say(other_settings)
-  left = sweep.merge(grid, workdir, reporter)
-  EXPERIMENTS[grid[0].experiment].show(grid[0], workdir, reporter)
-  reporter.say(other_settings, left)
 
 
 def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:
@@ -136,7 +120,7 @@ def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> Non
   from experiments.pipeline import sweep
 
   code.import_named(*grid)
-  results.check_recorded(workdir, grid[0].experiment)
+  results.check_recorded(workdir, grid[0])
   write(status_lib.text(sweep.folders(grid, workdir)))
 
 
@@ -151,7 +135,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
   verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()))
 
 
-_MODES = {'run': run, 'report': report, 'merge': merge, 'status': status, 'verify': verify}
+_MODES = {'run': run, 'report': report, 'status': status, 'verify': verify}
 
 if __name__ == '__main__':
   sys.exit(main(sys.argv))

@@ -23,7 +23,6 @@ from experiments.pipeline import trial
 from experiments.records import environment
 from experiments.runtime import jax_options
 from experiments.settings import config as config_lib, help_text
-from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from experiments.studies import registry
@@ -257,14 +256,3 @@ def test_settings_that_decide_bits_are_applied_at_the_start(monkeypatch, setting
       jax_options.set_up(settings)
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
   assert os.environ['XLA_FLAGS'] == '--xla_cpu_enable_fast_math=false --xla_gpu_exclude_nondeterministic_ops=true'
-
-
-def test_xla_has_no_flag_that_it_may_not_know(monkeypatch, settings):
-  """It ends a process that names an unknown one: none is set unasked, nor one that this version does not take."""
-  monkeypatch.delenv('XLA_FLAGS', raising=False)
-  monkeypatch.setattr(jax_options, '_DETERMINISTIC', '--xla_of_another_version=true')
-  with pytest.raises(SettingsError, match='deterministic is True.*xla_of_another_version'):
-    jax_options.set_up(settings)
-  settings.deterministic = False
-  jax_options.set_up(settings)
-  assert 'XLA_FLAGS' not in os.environ

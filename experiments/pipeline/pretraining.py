@@ -125,7 +125,7 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
-    files.remove_partials(directory)
+    distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
     params = _last_params(run, reporter)
     if not run.keeps_checkpoints:
       checkpoints.remove(directory / checkpoints.NAME)
@@ -263,11 +263,10 @@ def along(
 def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   init, key_params, on_corpus = program(run)
-  with checkpoints.open_checkpoints(run.directory / checkpoints.NAME) as saved:
+  with checkpoints.open_checkpoints(run.directory / checkpoints.NAME, reporter) as saved:
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    reporter.say(*saved.sentences)
     note_environment(run, int(state.step), reporter)
     if int(state.step) < run.fields.num_steps:
       with reporter.clock.phase('corpus'):
@@ -320,7 +319,13 @@ def _measure(
     measured = distance.measure(run.model, params_here(state), run.ideals)
   nan_guard.check_values(f'after pretraining step {step}:', measured)
   metrics.append({'step': step, **loss, **measured})
-  files.write_json_lines(run.directory / 'metrics.jsonl', metrics)
+  _write_metrics(run.directory, metrics)
+
+
+@distributed.in_process_0
+def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> None:
+  locks.check_held(directory)
+  files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
 
 def _save(
@@ -341,12 +346,11 @@ def _save(
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
+@distributed.in_process_0
 def note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on; report its differences from those before."""
   path = run.directory / 'environment.jsonl'
   current = environment.environment(run.mesh.devices.flat)
-  if not locks.may_write(path):
-    return
   before = files.intact_json_lines(path)
   if done < run.fields.num_steps:
     files.append_json_line(path, {'from_step': done, 'mesh': dict(run.mesh.shape), **current})

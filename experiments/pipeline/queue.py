@@ -1,4 +1,4 @@
-"""The units of work that one process makes, one after the other, beside other processes on the same folder."""
+"""The units of work of a run: made one after the other, beside other processes on the same folder, then merged."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -6,8 +6,7 @@ import enum
 import pathlib
 from typing import Any, NamedTuple
 
-from experiments.pipeline import pretraining
-from experiments.records import failures
+from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.runtime import cache, distributed, exit_status, locks
 from experiments.runtime.progress import Reporter
@@ -20,8 +19,8 @@ class Unit(NamedTuple):
   Attributes:
     directory: where its lock and its failure lie.
     name: in messages.
-    missing: (reporter) -> what of it is not on file; process 0 calls it, which has the lock.
-    make: (missing, reporter) -> adds this to its files. Raises OutOfTime as pretraining does, and Lost.
+    missing: (reporter) -> what of it is not on file, as JSON has it; process 0 calls it, under the lock.
+    make: (missing, reporter) -> adds this to its files. Raises Lost.
     label: tells its failure from those of other settings in the directory.
   """
 
@@ -45,43 +44,65 @@ class End(enum.Enum):
   """The end of an attempt at a unit that did not fail."""
 
   COMPLETE = 'nothing was missing'
-  RUN = 'this process made what was missing'
+  RUN = 'this process worked on what was missing'
   LOCKED = 'another process works on it'
-  OUT_OF_TIME = 'the time budget has ended'
+
+
+def run(
+  grid: Sequence[Any],
+  workdir: pathlib.Path,
+  units: Sequence[Unit],
+  finished: Callable[[], list[tuple[Any, list[results.Record]]]],
+  reporter: Reporter,
+) -> list[Failure]:
+  """Make units for the settings of `grid`, then merge what is finished; return the failures.
+
+  `finished` returns settings and their records. Each of several runs merges, so that the last to end has all.
+  """
+  lock_of_merge = workdir, 'the merge of records', reporter
+  with locks.held(*lock_of_merge):
+    distributed.broadcast_from_process_0(lambda: results.begin(workdir, grid))
+  failed = fill(units, getattr(grid[0], 'time_budget', 0.0), reporter)
+  with locks.held(*lock_of_merge):
+    distributed.broadcast_from_process_0(lambda: _merge(workdir, finished()))
+  return failed
+
+
+def _merge(workdir: pathlib.Path, runs: list[tuple[Any, list[results.Record]]]) -> None:
+  """Merge records, if there are any; raise Lost."""
+  locks.check_held(workdir)
+  if any(records for _, records in runs):
+    results.write(workdir, runs)
 
 
 def fill(units: Sequence[Unit], time_budget: float, reporter: Reporter) -> list[Failure]:
-  """Make units until all are done or the budget ends; return the failures.
+  """Make units until all are done or the budget ends; return the failures, each of which stops no other unit.
 
-  Units locked by another process are tried last, after a wait. A failure does not stop the rest; a unit that failed
-  elsewhere since the start is skipped.
+  Units locked by another process are tried last, after a wait. The budget, however short, ends no earlier than after
+  one more checkpoint or unit.
   """
   is_past, at_once = lambda: reporter.clock.is_past(time_budget), lambda: True
-  look = lambda: [failures.read(unit.directory, unit.label) for unit in units]
-  before = distributed.broadcast_from_process_0(look)
   failed, queue = list[Failure](), deque((index, False) for index in range(len(units)))
   while queue:
     index, waits = queue.popleft()
     cache.drop_programs_near_limit()
     with reporter.part(index + 1, len(units), units[index].name):
-      end = _attempt(units[index], before[index], is_past if waits else at_once, reporter)
+      end = _attempt(units[index], is_past if waits else at_once, reporter)
     if isinstance(end, Failure):
       failed.append(end)
-    elif end is End.LOCKED:
+    if end is End.LOCKED:
       queue.append((index, True))
     has_taken_time = waits or end not in (End.COMPLETE, End.LOCKED)
-    if end is End.OUT_OF_TIME or (has_taken_time and is_past()):
+    if has_taken_time and is_past():
       break
   return failed
 
 
-def _attempt(
-  unit: Unit, before: dict[str, Any] | None, gives_up: Callable[[], bool], reporter: Reporter
-) -> End | Failure:
-  """Make a unit under its lock. A failure on file other than `before` is another process's."""
+def _attempt(unit: Unit, gives_up: Callable[[], bool], reporter: Reporter) -> End | Failure:
+  """Make a unit under its lock."""
   try:
     with locks.held(unit.directory, unit.name, reporter, gives_up) as is_held:
-      return _made(unit, before, reporter) if is_held else End.LOCKED
+      return _made(unit, reporter) if is_held else End.LOCKED
   except locks.Lost as lost:
     reporter.say(str(lost))
     return End.LOCKED
@@ -90,28 +111,18 @@ def _attempt(
     return _failure(unit, error, reporter)
 
 
-def _made(unit: Unit, before: dict[str, Any] | None, reporter: Reporter) -> End | Failure:
+def _made(unit: Unit, reporter: Reporter) -> End | Failure:
   """Make a unit whose lock this process has."""
-
-  def look() -> tuple[dict[str, Any] | None, list[Any]]:
-    failure = failures.read(unit.directory, unit.label)
-    is_new = failure is not None and failure != before
-    return (failure, []) if is_new else (None, unit.missing(reporter))
-
   try:
-    failure, missing = distributed.broadcast_from_process_0(look)
-    if failure:
-      return Failure(f'{unit.name} failed in another process: {failure["error"]}', failure['status'])
+    missing = distributed.broadcast_from_process_0(lambda: unit.missing(reporter))
     if missing:
       unit.make(missing, reporter)
-  except pretraining.OutOfTime:
-    return End.OUT_OF_TIME
   except (locks.Lost, Ended):
     raise
   except BaseException as error:
     # A user's own model or head may exit or interrupt.
     return _failure(unit, error, reporter)
-  failures.forget(unit.directory, unit.label)
+  distributed.broadcast_from_process_0(lambda: failures.forget(unit.directory, unit.label))
   return End.RUN if missing else End.COMPLETE
 
 
@@ -122,7 +133,11 @@ def _failure(unit: Unit, error: BaseException, reporter: Reporter) -> Failure:
   """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
-  locks.check_held(unit.directory)
-  failure = failures.write(unit.directory, error, unit.label)
-  reporter.say(f'failed: {failure.sentence}')
-  return failure._replace(sentence=f'{unit.name} failed: {failure.sentence}')
+
+  def record() -> list[Any]:
+    locks.check_held(unit.directory)
+    return [*failures.write(unit.directory, error, unit.label)]
+
+  sentence, status = distributed.broadcast_from_process_0(record)
+  reporter.say(f'failed: {sentence}')
+  return Failure(f'{unit.name} failed: {sentence}', status)

@@ -2,21 +2,39 @@
 
 import collections
 from collections.abc import Iterable, Sequence
+import contextlib
 import functools
-import itertools
 import pathlib
 
 from experiments.own import code, data
-from experiments.pipeline import queue, trial as trial_lib
+from experiments.pipeline import pretraining, queue, trial as trial_lib
 from experiments.pipeline.queue import Unit
 from experiments.records import results, trials as trials_lib
 from experiments.records.trials import Name, TrialFolder
-from experiments.runtime import distributed, locks
+from experiments.runtime import distributed, timing
 from experiments.runtime.progress import Reporter
-from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trials
+
+
+def run(
+  grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
+) -> str | None:
+  """Make the missing records of the numbered trials (None: all), and merge all finished trials.
+
+  Returns what is left, as a sentence. Raises UnitsFailed.
+  """
+  others = _others(grid, workdir)
+  made = folders(grid, workdir, others)
+  for settings in grid:
+    distributed.in_process_0(data.keep)(settings, workdir)
+  asked = units(made, range(len(made)) if numbers is None else numbers)
+  failed = queue.run(grid, workdir, asked, lambda: _finished([*grid, *others], workdir), reporter)
+  left = distributed.broadcast_from_process_0(lambda: _left(made))
+  if failed:
+    raise queue.UnitsFailed(failed, left)
+  return left
 
 
 def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Settings] = ()) -> list[TrialFolder]:
@@ -40,65 +58,38 @@ def units(folders: Sequence[TrialFolder], numbers: Iterable[int]) -> list[Unit]:
   return made
 
 
-def _make(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
-  with trials_lib.recording_time(folder, reporter):
-    trial_lib.run(folder, missing, reporter)
+def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
+  """Run a trial; at the end of the time budget its checkpoint is kept."""
+  before = reporter.clock.spent()
+  with contextlib.suppress(pretraining.OutOfTime):
+    trial_lib.run(folder, [Name(*name) for name in missing], reporter)
+  trials_lib.add_time(folder, timing.difference(reporter.clock.spent(), before))
 
 
-def run(
-  grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
-) -> str | None:
-  """Make the missing records of the numbered trials (None: all), and merge all finished trials.
-
-  Returns what is left, as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or
-  trial. Raises UnitsFailed.
-  """
-  made = folders(grid, workdir, _earlier(grid, workdir, reporter))
-  numbers = range(len(made)) if numbers is None else numbers
-  asked = [made[number] for number in numbers]
-  with locks.held(workdir, 'the merge of records', reporter):
-    results.begin(workdir, grid)
-  for settings in grid:
-    data.keep(settings, workdir)
-  failed = queue.fill(units(made, numbers), grid[0].time_budget, reporter)
-  left = distributed.broadcast_from_process_0(lambda: merge(grid, workdir, reporter))
-  if failed:
-    raise queue.UnitsFailed(failed, left)
-  # Otherwise what is left was not asked for.
-  goes_on = left and any(folder.absent() for folder in asked)
-  return f'{left}; rerun the same command to resume' if goes_on else left
-
-
-def _earlier(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> list[Settings]:
-  """Other settings on record in a workdir; those that cannot be read are reported."""
+def _others(grid: Sequence[Settings], workdir: pathlib.Path) -> list[Settings]:
+  """Other settings on record, but those with functions of the user's that this process has not imported."""
   found = []
-  for content in results.earlier(workdir, grid):
-    try:
-      settings = config_lib.from_record(content, {grid[0].experiment: type(grid[0])})
+  for settings in results.others(workdir, grid):
+    with contextlib.suppress(SettingsError):
       code.digests(settings)
       found.append(settings)
-    except SettingsError as error:
-      reporter.say(
-        f'records with other settings in {workdir} stay as they are, since their settings cannot be read: {error}'
-      )
   return found
 
 
-def merge(grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Merge all finished trials, by point, into the records of a workdir; return what is left, as a sentence.
+def _finished(grid: Sequence[Settings], workdir: pathlib.Path) -> list[tuple[Settings, list[results.Record]]]:
+  """The records of the finished trials of each settings, by point."""
+  runs = []
+  for settings in grid:
+    records = list[results.Record]()
+    for folder in sorted(folders([settings], workdir), key=lambda folder: folder.trial.point.order):
+      of_trial = folder.records()
+      if len(of_trial) == len(folder.paths()):
+        records += of_trial
+    runs.append((settings, records))
+  return runs
 
-  Finished trials of other settings on record follow, then records that lack their files. Processes that share the
-  directory take turns, and one that has lost the lock writes nothing. An object store has no locks: there
-  `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with their table
-  and figures.
-  """
-  with locks.held(workdir, 'the merge of records', reporter):
-    every = [*grid, *_earlier(grid, workdir, reporter)]
-    by_point = lambda settings: sorted(folders([settings], workdir), key=lambda folder: folder.trial.point.order)
-    whole = lambda folder: records if len(records := folder.records()) == len(folder.paths()) else None
-    runs = [[*filter(None, map(whole, by_point(settings)))] for settings in every]
-    finished, total = sum(map(len, runs[: len(grid)])), len(trials(*grid))
-    if finished:
-      merged = [(settings, [*itertools.chain(*records)]) for settings, records in zip(every, runs)]
-      results.write(workdir, merged)
-  return None if finished == total else f'{finished} of {total} trials are finished'
+
+def _left(made: Sequence[TrialFolder]) -> str | None:
+  """A sentence on trials that are not finished."""
+  finished = sum(not folder.missing() for folder in made)
+  return None if finished == len(made) else f'{finished} of {len(made)} trials are finished'

@@ -4,7 +4,7 @@ A record is done when its file is there and has its checksum; nothing is unpickl
 """
 
 import pathlib
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 from experiments.records import environment as environments, results
 from experiments.runtime import storage
@@ -37,18 +37,23 @@ def load(workdir: str | pathlib.Path, having: str = '', environment: bool = Fals
     >>> len(load('docs/results/theory', having='least_error'))
     80
   """
-  # Imported here, since it takes longer than `--list` and `--help`.
-  import pandas as pd
-
   workdir = storage.located(str(workdir), 'workdir')
   # An object store has no folders.
   require(storage.is_object(workdir) or workdir.is_dir(), 'workdir', str(workdir), 'a folder of records')
   rows = [row for row in results.load(workdir) if having in row or not having]
   require(rows or not having, 'having', having, f'a field of the records in {workdir}')
-  frame = pd.DataFrame(rows)
+  return frame(workdir, rows, environment)
+
+
+def frame(workdir: pathlib.Path, rows: list[dict[str, Any]], environment: bool) -> 'pd.DataFrame':
+  """Records of a workdir as `load` has them."""
+  # Imported here, since it takes longer than `--list` and `--help`.
+  import pandas as pd
+
+  records = pd.DataFrame(rows)
   made = environments.load(workdir, rows) if environment else {}
   if not made:
-    return frame
+    return records
   # A record's own field counts before that of its environment.
-  fields = pd.DataFrame(made).T.drop(columns=frame.columns, errors='ignore')
-  return frame.join(fields, on='environment')
+  fields = pd.DataFrame(made).T.drop(columns=records.columns, errors='ignore')
+  return records.join(fields, on='environment')

@@ -1,4 +1,4 @@
-"""Pretraining checkpoints, with Orbax, each with the SHA-256 of its files; a corrupt one is not restored."""
+"""Pretraining checkpoints, with Orbax, each sealed with the SHA-256 of its files; a corrupt one is not restored."""
 
 from collections.abc import Iterator
 import contextlib
@@ -8,15 +8,16 @@ import pathlib
 import re
 import sys
 import textwrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
 from experiments.records import files
-from experiments.runtime import distributed, locks, storage
-from experiments.settings.fields import require, SettingsError
+from experiments.runtime import distributed, storage
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require
 
 # Steps that stay on disk: the newest, and the one to fall back to.
 KEPT = 2
@@ -25,7 +26,7 @@ NAME = 'checkpoints'
 _LONGEST_REASON = 300
 
 
-class Checkpoints:
+class Checkpoints(NamedTuple):
   """The train state and the metrics so far, saved together under one step, so that neither can run ahead.
 
   All processes save and restore together.
@@ -33,14 +34,13 @@ class Checkpoints:
   Attributes:
     manager: Orbax's.
     directory: parent of the steps.
-    sentences: for the user, on corrupt steps and what was done.
   """
 
-  def __init__(self, directory: pathlib.Path):
-    self.manager, self.directory, self.sentences = _manager(directory), directory, list[str]()
+  manager: ocp.CheckpointManager
+  directory: pathlib.Path
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
-    """Save state and metrics with their checksums; synchronous.
+    """Save state and metrics, then seal them; synchronous.
 
     An interrupted save leaves the previous checkpoint in force. Raises StorageError if saving fails.
     """
@@ -49,59 +49,19 @@ class Checkpoints:
     try:
       self.manager.save(step, args=args)
     except Exception as error:
-      raise storage.StorageError(storage.not_written(directory, OSError(_reason(error)))) from error
-    files.write_checksums(directory, self.directory.parent.name)
+      raise storage.not_written(directory, OSError(_reason(error))) from error
+    distributed.broadcast_from_process_0(lambda: files.write_checksums(directory, self.directory.parent.name))
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
-    """The newest intact state and metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
+    """The newest state and metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
 
-    A step that fails its checksums is renamed. So is one that has none and cannot be restored: its process was killed
-    between the save and the checksums. `sentences` name such steps and the one used instead. Raises SettingsError, in
-    all processes, if one of them cannot restore an intact step.
+    Raises SettingsError, in all processes, if one of them cannot restore it: settings or libraries have changed.
     """
-    rejected: dict[int, str] = {}
-    while True:
-      step, renamed = distributed.broadcast_from_process_0(lambda: self._newest_intact(rejected))
-      if renamed:
-        self.sentences += renamed
-        # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
-        self.manager.close()
-        self.manager = _manager(self.directory)
-      if step is None:
-        break
-      try:
-        state, metrics = self._restored(step, like)
-      except SettingsError as error:
-        # A step with checksums is intact, so the settings or libraries have changed.
-        if (self.directory / str(step) / files.CHECKSUMS).exists():
-          raise
-        rejected[step] = str(error)
-        continue
-      if self.sentences:
-        self.sentences.append(f'restored step {step}')
-      return state, metrics
-    if self.sentences:
-      self.sentences.append('no intact checkpoint: pretraining restarts from step 0')
-    return None
-
-  def _newest_intact(self, rejected: dict[int, str]) -> tuple[int | None, list[str]]:
-    """The newest step without a fault, or None, and a sentence for each step renamed.
-
-    Steps with a fault, and the `rejected` ones, with their faults, are renamed.
-    """
-    renamed = list[str]()
-    for step in steps(self.directory):
-      directory = self.directory / str(step)
-      fault = rejected.get(step) or files.fault(directory, self.directory.parent.name)
-      if fault is None:
-        return step, renamed
-      renamed.append(f'checkpoint {directory}: {fault}; renamed to {files.rename_corrupt(directory)}')
-    return None, renamed
-
-  def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Raise SettingsError, in all processes, if one of them cannot restore it."""
+    step = distributed.broadcast_from_process_0(lambda: next(iter(steps(self.directory)), None))
+    if step is None:
+      return None
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
-    failed: str = ''
+    failed = ''
     restored: Any = None
     try:
       restored = self.manager.restore(step, args=args)
@@ -115,19 +75,18 @@ class Checkpoints:
 def _reason(error: Exception) -> str:
   """A short reason for an error of Orbax or its store, which may be a page long with the system's error at its end."""
   number = re.search(r"os_error_code='(\d+)'", str(error))
-  if number:
-    return os.strerror(int(number[1]))
-  return textwrap.shorten(storage.reason(error), _LONGEST_REASON)
+  return os.strerror(int(number[1])) if number else textwrap.shorten(storage.reason(error), _LONGEST_REASON)
 
 
 @contextlib.contextmanager
-def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
-  """Open the checkpoints of a directory, of which the newest are kept.
+def open_checkpoints(directory: pathlib.Path, reporter: Reporter) -> Iterator[Checkpoints]:
+  """Open the checkpoints of a directory, of which the newest are kept; its steps are then intact.
 
   Raises SettingsError if some processes do not see what process 0 writes there.
   """
   with _quiet():
-    saved = Checkpoints(directory)
+    _set_aside(directory, reporter)
+    saved = Checkpoints(_manager(directory), directory)
     try:
       valid = 'a directory that all processes share, such as gs://BUCKET/DIRECTORY'
       # In an object store there is nothing until there is a file.
@@ -140,6 +99,20 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
         saved.manager.close()
 
 
+@distributed.in_process_0
+def _set_aside(directory: pathlib.Path, reporter: Reporter) -> None:
+  """Rename corrupt steps, and remove those without a seal, whose process was killed between saving and sealing.
+
+  Orbax lists the steps once, when it opens the directory.
+  """
+  for step in steps(directory):
+    path = directory / str(step)
+    if not files.is_sealed(path):
+      remove(path)
+    elif fault := files.fault(path, directory.parent.name):
+      reporter.say(f'checkpoint {path}: {fault}; renamed to {files.rename_corrupt(path)}')
+
+
 def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
   """Orbax's manager of the steps in a directory."""
   options = ocp.CheckpointManagerOptions(
@@ -147,7 +120,7 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
     cleanup_tmp_directories=True,
     # Checksums are of committed files, so a save must not run in the background.
     enable_async_checkpointing=False,
-    # Do not read metrics on opening: they may be corrupt.
+    # Do not read metrics on opening.
     lightweight_initialize=True,
   )
   return ocp.CheckpointManager(directory if storage.is_object(directory) else directory.absolute(), options=options)
@@ -176,11 +149,11 @@ def _quiet() -> Iterator[None]:
     log.setLevel(level)
 
 
+@distributed.in_process_0
 def remove(directory: pathlib.Path) -> None:
-  """Remove the checkpoints of a directory, if there are any."""
-  if locks.may_write(directory):
-    with contextlib.suppress(OSError):
-      epath.Path(directory).rmtree()
+  """Remove a directory with all its files, if there is one: the checkpoints of a finished model, or one of them."""
+  with contextlib.suppress(OSError):
+    epath.Path(directory).rmtree()
 
 
 def steps(directory: pathlib.Path) -> list[int]:

@@ -62,24 +62,20 @@ def _git(*words: str) -> str:
 
 
 def keep(workdir: pathlib.Path, current: Environment) -> str:
-  """Write an environment into a workdir unless it is there intact; return its id, by which records name it."""
+  """Write an environment into a workdir; return its id, by which records name it."""
   # The id is a digest of the values in the file, so that `load` detects a changed file.
-  environment_id, content = digest([current]), json.dumps(current, indent=1) + '\n'
-  path = workdir / FOLDER / f'{environment_id}.json'
-  if not files.has(path, content):
-    files.write_whole(path, content)
+  environment_id = digest([current])
+  files.write_whole(workdir / FOLDER / f'{environment_id}.json', json.dumps(current, indent=1) + '\n')
   return environment_id
 
 
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
-  """The environments of the records of a workdir by id, without those that cannot be compared."""
+  """The environments of the records of a workdir by id, without those whose file was changed."""
   environments = {}
   # Read all files: an id in a record, which may come from anybody, must not choose a path.
   for path in files.entries(workdir / FOLDER):
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError):
       content = files.read_json(path)
-      # Raises if a field that decides bits is missing.
-      _deciding(content)
       environments[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
   return {environment_id: environments[environment_id] for environment_id in named if environment_id in environments}
@@ -95,7 +91,7 @@ def differing(on_record: Iterable[Environment], current: Environment) -> list[st
 
 
 def _deciding(environment: Environment) -> dict[str, str]:
-  """The fields that may decide bits, in words; raises KeyError or TypeError if one is missing or of another type."""
+  """The fields that may decide bits, in words."""
   devices: Counter[str] = Counter(environment['devices'])
   return {
     'platform': environment['platform'],

@@ -1,4 +1,4 @@
-"""The failure of a trial, on file beside its records until the trial is done."""
+"""The failure of a unit of work, on file beside its records until the unit is done."""
 
 import datetime
 import pathlib
@@ -13,7 +13,7 @@ _LONGEST = 300
 
 
 class Failure(NamedTuple):
-  """The failure of a trial: its message and exit status."""
+  """The failure of a unit: its message and exit status."""
 
   sentence: str
   status: int
@@ -27,11 +27,10 @@ def sentence(error: BaseException) -> str:
 
 
 def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
-  """Write the failure of a trial to file: sentence, exit status, traceback and time.
+  """Write the failure of a unit to file: sentence, exit status, traceback and time.
 
-  Trials of several settings may share a directory; `label` tells them apart.
-
-  If the file cannot be written, the sentence says so too.
+  Trials of several settings may share a directory; `label` tells them apart. If the file cannot be written, the
+  sentence says so too.
   """
   failure = Failure(sentence(error), exit_status.error_status(error))
   row = {
@@ -49,18 +48,18 @@ def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Fai
 
 
 def read(directory: pathlib.Path, label: str | None = '') -> dict[str, Any] | None:
-  """The failure of a trial of this label, None meaning any; None if it has none."""
+  """The failure of a unit of this label, None meaning any; None if it has none."""
   try:
-    failure = files.read_sealed(directory / FILE_NAME, error=str, status=int, when=str)
-    return failure if label in (None, failure.get('label', '')) else None
+    failure = files.read_sealed(directory / FILE_NAME)
   except FileNotFoundError:
     return None
   except files.Corrupt:
-    # The trial has failed, for an unknown reason.
-    return {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
+    # The unit has failed, for an unknown reason.
+    return {'error': f'{FILE_NAME} cannot be read', 'when': 'an unknown time'}
+  return failure if label in (None, failure['label']) else None
 
 
 def forget(directory: pathlib.Path, label: str = '') -> None:
-  """Remove the failure of a trial that is done."""
+  """Remove the failure of a unit that is done."""
   if read(directory, label):
-    files.remove(directory / FILE_NAME)
+    (directory / FILE_NAME).unlink()

@@ -1,4 +1,7 @@
-"""Files that are written whole or not at all, only by process 0, and read without trust: none is unpickled or run."""
+"""Files that are written whole or not at all, and read without trust: none is unpickled or run.
+
+Of several processes only process 0 writes, under the lock of what the file belongs to: see `locks.check_held`.
+"""
 
 import contextlib
 import fnmatch
@@ -15,8 +18,7 @@ from etils import epath
 import jax
 import numpy as np
 
-from experiments.runtime import locks
-from experiments.runtime.storage import is_object, not_written, reason, StorageError
+from experiments.runtime.storage import is_object, not_written, reason
 from experiments.settings.fields import SettingsError
 from hmm_jax.distributions.files import check_bytes, open_regular, read_archive
 
@@ -41,12 +43,9 @@ class Corrupt(SettingsError):
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   """Replace the file in one step: a reader, or a kill, sees the old content or the new.
 
-  Only process 0 writes, and nothing once it has lost the lock on a directory above. Raises StorageError if a local
-  write fails.
+  Raises StorageError if a local write fails.
   """
   data = content.encode() if isinstance(content, str) else content
-  if not locks.may_write(path):
-    return
   if is_object(path):
     path.write_bytes(data)
     return
@@ -57,7 +56,7 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
       # A run that begins has removed the partial file: see `remove_partials`.
       _replace(path, data)
   except OSError as error:
-    raise StorageError(not_written(path, error)) from error
+    raise not_written(path, error) from error
 
 
 def _replace(path: pathlib.Path, data: bytes) -> None:
@@ -78,18 +77,11 @@ def _replace(path: pathlib.Path, data: bytes) -> None:
 
 def remove_partials(directory: pathlib.Path) -> None:
   """Remove the partial files below a local directory, which killed runs left; a live process writes its own again."""
-  if locks.may_write(directory):
-    # Unlike `rglob` it passes over folders that other processes remove meanwhile, and over object stores.
-    for folder, _, names in os.walk(directory):
-      for name in fnmatch.filter(names, f'.{"?" * 16}{_PARTIAL}'):
-        with contextlib.suppress(OSError):
-          os.unlink(os.path.join(folder, name))
-
-
-def remove(path: pathlib.Path) -> None:
-  """Remove the file, if there is one."""
-  if locks.may_write(path):
-    path.unlink(missing_ok=True)
+  # Unlike `rglob` it passes over folders that other processes remove meanwhile, and over object stores.
+  for folder, _, names in os.walk(directory):
+    for name in fnmatch.filter(names, f'.{"?" * 16}{_PARTIAL}'):
+      with contextlib.suppress(OSError):
+        os.unlink(os.path.join(folder, name))
 
 
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
@@ -99,8 +91,7 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
   """Add a row to those of `path`, whole or not at all; rename a corrupt file and begin another."""
-  if locks.may_write(path):
-    write_json_lines(path, [*intact_json_lines(path), row])
+  write_json_lines(path, [*intact_json_lines(path), row])
 
 
 def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -116,13 +107,13 @@ def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none if it does not exist. Raises Corrupt if it is corrupt."""
   try:
     rows = [_parsed(line.decode()) for line in read_bytes(path).splitlines()]
-    if all(isinstance(row, dict) for row in rows):
-      return rows
   except FileNotFoundError:
     return []
   except (OSError, ValueError):
-    pass
-  raise Corrupt(f'{str(path)!r} is corrupt; valid is one JSON object a line; delete the file and rerun')
+    rows = [None]
+  if not all(isinstance(row, dict) for row in rows):
+    raise Corrupt(f'{str(path)!r} is corrupt; valid is one JSON object a line; delete the file and rerun')
+  return rows
 
 
 def read_json(path: pathlib.Path) -> Any:
@@ -153,13 +144,6 @@ def opened(path: pathlib.Path, most_bytes: int) -> contextlib.AbstractContextMan
   stored = epath.Path(path)
   check_bytes(stored.stat().length, most_bytes)
   return stored.open('rb')
-
-
-def has(path: pathlib.Path, content: str) -> bool:
-  """True if the file is there with this content."""
-  with contextlib.suppress(OSError, ValueError):
-    return read_bytes(path) == content.encode()
-  return False
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -194,11 +178,8 @@ def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
   write_whole(path, json.dumps({**content, _SEAL: _seal(content)}, allow_nan=False) + '\n')
 
 
-def read_sealed(path: pathlib.Path, **kinds: type) -> dict[str, Any]:
-  """The content that `write_sealed` wrote, with fields of these types among others.
-
-  Raises FileNotFoundError if there is no file, Corrupt if it is corrupt or lacks a field.
-  """
+def read_sealed(path: pathlib.Path) -> dict[str, Any]:
+  """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is corrupt."""
   try:
     content = read_json(path)
   except FileNotFoundError:
@@ -207,9 +188,6 @@ def read_sealed(path: pathlib.Path, **kinds: type) -> dict[str, Any]:
     raise Corrupt(f'cannot be parsed ({type(error).__name__})')
   if not isinstance(content, dict) or content.pop(_SEAL, None) != _seal(content):
     raise Corrupt('failed its checksum')
-  for field, kind in kinds.items():
-    if type(content.get(field)) is not kind:
-      raise Corrupt(f'has no valid {field}')
   return content
 
 
@@ -219,8 +197,7 @@ def _seal(content: dict[str, Any]) -> str:
 
 def write_checksums(folder: pathlib.Path, of: str, **more: Any) -> None:
   """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to and `more`."""
-  if locks.may_write(folder):
-    write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder), **more})
+  write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder), **more})
 
 
 def _digests(folder: pathlib.Path) -> dict[str, str]:
@@ -228,13 +205,15 @@ def _digests(folder: pathlib.Path) -> dict[str, str]:
   return {name: digest(path) for name, path in tree(folder).items() if name != CHECKSUMS}
 
 
+def is_sealed(folder: pathlib.Path) -> bool:
+  """True if a folder has its checksums, which are written last."""
+  return (folder / CHECKSUMS).exists()
+
+
 def fault(folder: pathlib.Path, of: str) -> str | None:
-  """The fault in the files of a folder; None if its checksums, if it has any, show none."""
+  """The fault in the files of a sealed folder; None if its checksums show none."""
   try:
-    digests = _digests(folder)
-    if not (folder / CHECKSUMS).exists():
-      return None
-    recorded = read_sealed(folder / CHECKSUMS, of=str, files=dict)
+    recorded, digests = read_sealed(folder / CHECKSUMS), _digests(folder)
   except Corrupt as error:
     return f'{CHECKSUMS} {error}'
   except (OSError, ValueError) as error:
@@ -242,18 +221,17 @@ def fault(folder: pathlib.Path, of: str) -> str | None:
   if recorded['of'] != of:
     return f'it belongs to model {recorded["of"]}'
   # A file that somebody has put there is no fault.
-  for name, _ in sorted(recorded['files'].items() - digests.items()):
-    return f'{name} {"failed its checksum" if name in digests else "is missing"}'
+  for name, expected in recorded['files'].items():
+    if digests.get(name) != expected:
+      return f'{name} failed its checksum or is missing'
   return None
 
 
 def rename_corrupt(path: pathlib.Path) -> str:
   """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
-  An object store copies, then deletes. Raises Lost if another process has the lock that this one took.
+  An object store copies, then deletes.
   """
-  if not locks.may_write(path):
-    raise locks.Lost(f'{path} was not renamed: another process took over the lock')
   numbers, where = itertools.count(2), path.with_name(f'{path.name}.corrupt')
   while where.exists():
     where = path.with_name(f'{path.name}.corrupt-{next(numbers)}')

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 
 from experiments.records import files
-from experiments.runtime import distributed, locks, storage
+from experiments.runtime import distributed, storage
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require
 from hmm_jax.files import models
 from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import MaskedLM
@@ -24,6 +23,7 @@ def place(directory: pathlib.Path, step: int | None = None) -> pathlib.Path:
   return directory / (NAME if step is None else f'{NAME}_{step}')
 
 
+@distributed.in_process_0
 def write(
   directory: pathlib.Path,
   model: BertModel,
@@ -38,18 +38,17 @@ def write(
   A model that was pretrained elsewhere has a `reference`, NAME-DIGEST.
   """
   folder = place(directory, step)
-  if locks.may_write(folder):
-    with tempfile.TemporaryDirectory() as local:
-      models.save(local, model, params, distribution, card)
-      # An object store has no folders, so that nothing there appears whole but a file.
-      for name, path in files.tree(pathlib.Path(local)).items():
-        files.write_whole(folder / name, path.read_bytes())
-    files.write_checksums(folder, directory.name, reference=reference)
+  with tempfile.TemporaryDirectory() as local:
+    models.save(local, model, params, distribution, card)
+    # An object store has no folders, so that nothing there appears whole but a file.
+    for name, path in files.tree(pathlib.Path(local)).items():
+      files.write_whole(folder / name, path.read_bytes())
+  files.write_checksums(folder, directory.name, reference=reference)
 
 
 def is_finished(directory: pathlib.Path, step: int | None = None) -> bool:
   """True if a pretraining has left its model, or that after `step` steps; no other file is opened."""
-  return (place(directory, step) / files.CHECKSUMS).exists()
+  return files.is_sealed(place(directory, step))
 
 
 def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | None:
@@ -57,7 +56,7 @@ def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | N
   copies = {}
   for directory in files.entries(pretrained):
     with contextlib.suppress(FileNotFoundError, files.Corrupt):
-      reference = files.read_sealed(directory / NAME / files.CHECKSUMS, reference=str)['reference']
+      reference = files.read_sealed(directory / NAME / files.CHECKSUMS)['reference']
       if word in (reference, reference.rpartition('-')[0]):
         copies[reference] = directory / NAME
   return copies.popitem() if len(copies) == 1 else None
@@ -78,20 +77,19 @@ def load(directory: pathlib.Path, reporter: Reporter, step: int | None = None) -
   """The model of a pretraining, or that after `step` steps, parameters on the first device of this host; None if there
   is none.
 
-  A corrupt one is reported and renamed. All processes call it together. Raises SettingsError, in all, if one of them
-  does not see what process 0 sees.
+  A corrupt one is reported and renamed. All processes call it together, and see the same folder.
   """
   folder = place(directory, step)
 
   def is_intact() -> bool:
-    fault = files.fault(folder, directory.name) if is_finished(directory, step) else None
+    if not files.is_sealed(folder):
+      return False
+    fault = files.fault(folder, directory.name)
     if fault:
       reporter.say(f'model {folder}: {fault}; renamed to {files.rename_corrupt(folder)}')
-    return is_finished(directory, step)
+    return not fault
 
   if not distributed.broadcast_from_process_0(is_intact):
     return None
-  valid = 'in a directory that all processes share, such as gs://BUCKET/DIRECTORY'
-  distributed.raise_everywhere(lambda: require(is_finished(directory, step), 'the model', str(folder), valid))
   model, params, _ = read(folder)
   return model, jax.device_put(params, jax.local_devices()[0])

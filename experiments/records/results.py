@@ -1,10 +1,10 @@
-"""The merged records of a workdir, `results.jsonl`, beside the settings that asked for them."""
+"""The merged records of a workdir, `results.jsonl`, beside the settings that asked for them, `config.json`.
 
-import collections
-from collections.abc import Sequence
-import contextlib
+Settings stand there from the latest to the first; those on record keep their place and their plan.
+"""
+
+from collections.abc import Iterable, Sequence
 import dataclasses
-import itertools
 import json
 import pathlib
 from typing import Any, NamedTuple
@@ -26,8 +26,6 @@ _VERSION = 'schema_version'
 # A field of each record of a trial, and those that tell its fits apart at one point.
 _OF_TRIALS = 'trial_id'
 _FIT = (*Point._fields, 'trial', 'task', 'model', 'method', 'step')
-# What all settings on record name.
-_NAMES = 'experiment', 'scale'
 # The field of the first settings with the others.
 _OTHERS = 'others'
 
@@ -36,44 +34,44 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> No
   """Merge records into those of a workdir, each of `runs` settings and their records; the caller holds the lock.
 
   What is on file stays, but for what is made again: a fit of a trial, or all records of a study at these settings.
-  Settings that differ in a field name it in each of their records.
+  Settings that differ in a field name it in each of their records. A corrupt file is renamed.
   """
   begin(workdir, [settings for settings, _ in runs])
-  like = runs[0][0]
-  contents = _whole(configs(workdir), like)
-  points = _points(contents, like)
-  asked = {_asking(content) for content, (_, records) in zip(contents, runs) if records}
-  columns, rows = dict.fromkeys(itertools.chain(*points)), dict[str, Record]()
+  points = _points(on_record(workdir, runs[0][0]))
+  columns = list(dict.fromkeys(name for point in points.values() for name in point))
+  rows, made_again = dict[str, Record](), set[str]()
 
   def add(row: Record) -> None:
     """Add a row unless one of the same fit is there."""
     fit = [row.get(name) for name in (*_FIT, *columns)]
     rows.setdefault(str(fit if _OF_TRIALS in row else row), row)
 
-  for (settings, records), point in zip(runs, points):
-    asked_for = {_VERSION: SCHEMA_VERSION} | {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
+  for settings, records in runs:
+    asking = _asking(settings)
+    named = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
     for record in records:
-      add(asked_for | point | record)
-  for asking, row in _owned(workdir, like):
-    if _OF_TRIALS in row or asking not in asked:
-      add(row)
+      add({_VERSION: SCHEMA_VERSION, **named, **points[asking], **record})
+      made_again.add(asking)
+  on_file = files.intact_json_lines(workdir / FILE_NAME)
+  for row, asking in zip(on_file, _owners(on_file, points)):
+    if _OF_TRIALS in row or asking not in made_again:
+      add(row | points.get(asking, {}))
   files.write_json_lines(workdir / FILE_NAME, [*rows.values()])
 
 
 def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
-  """Put the settings of a run first in `config.json`, and keep the others; the caller holds the lock of the workdir.
+  """Put settings that are not on record first in `config.json`; the caller holds the lock of the workdir.
 
-  First records on file get a column for each field in which settings will differ: a kill in between leaves columns that
-  are not needed yet. Remove the partial files of killed runs. Raises as `configs` does.
+  Remove the partial files of killed runs. Raises as `on_record` does.
   """
   files.remove_partials(workdir)
-  contents = [*map(_as_json, grid), *earlier(workdir, grid)]
-  points = dict(zip(map(_asking, contents), _points(contents, grid[0])))
-  owned = _owned(workdir, grid[0])
-  rows = [row | points.get(asking, {}) for asking, row in owned]
-  if rows != [row for _, row in owned]:
-    files.write_json_lines(workdir / FILE_NAME, rows)
-  _put(workdir, contents)
+  known = {_asking(settings) for settings in on_record(workdir, grid[0])}
+  new = [_as_json(settings) for settings in grid if _asking(settings) not in known]
+  if new:
+    every = [*new, *configs(workdir)]
+    others = {_OTHERS: every[1:]} if every[1:] else {}
+    content = {_VERSION: SCHEMA_VERSION, **every[0], **others}
+    files.write_whole(workdir / CONFIG_NAME, json.dumps(content, indent=2) + '\n')
 
 
 class Part(NamedTuple):
@@ -82,100 +80,61 @@ class Part(NamedTuple):
   Attributes:
     settings: those that asked.
     point: what tells them from the others, as `lists.points` has it.
-    rows: the numbers of the records.
-    absent: fields that other records have, and none of these.
+    records: in their order.
   """
 
   settings: Any
   point: Record
-  rows: list[int]
-  absent: set[str]
+  records: list[Record]
 
 
 def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
-  """The records of each of several settings on record that can be read and have some; [] of a single one."""
-  contents = _whole(configs(workdir), settings)
-  if len(contents) < 2:
+  """The records of each of several settings on record that have some; [] of a single one."""
+  grid = on_record(workdir, settings)
+  if len(grid) < 2:
     return []
-  # As `load` has them.
-  owned = [(asking, row) for asking, row in _owned(workdir, settings) if not gone.is_of_method(row)]
-  rows, fields = collections.defaultdict[str, list[int]](list), collections.defaultdict[str, set[str]](set)
-  for number, (asking, row) in enumerate(owned):
-    rows[asking].append(number)
-    fields[asking].update(row)
-  of_all = set[str]().union(*fields.values())
-  found = list[Part]()
-  for content, point in zip(contents, _points(contents, settings)):
-    asking = _asking(content)
-    if asking in rows and (read := _settings(content, settings)):
-      found.append(Part(read, point, rows[asking], of_all - fields[asking]))
-  return found
+  points, records = _points(grid), load(workdir)
+  by_asking: dict[str, list[Record]] = {asking: [] for asking in ('', *points)}
+  for record, asking in zip(records, _owners(records, points)):
+    by_asking[asking].append(record)
+  every = [Part(one, points[_asking(one)], by_asking[_asking(one)]) for one in grid]
+  return [part for part in every if part.records]
 
 
-def _whole(contents: Sequence[Record], like: Any) -> list[Record]:
-  """Settings on record with the fields that their version lacked; those that cannot be read as they are.
+def _points(grid: Sequence[Any]) -> dict[str, Record]:
+  """The point of each of several settings, as `lists.points` has it, by what they ask for."""
+  return dict(zip(map(_asking, grid), lists.points(grid)))
 
-  The experiment is that of the settings `like`.
+
+def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
+  """What the settings ask for that each row was made for; '' if it fits none.
+
+  A row that lacks a column is older than the settings that brought it: it is of the first settings that fit, the last
+  of `points`.
   """
-  read = [_settings(content, like) for content in contents]
-  return [_as_json(settings) if settings else content for settings, content in zip(read, contents)]
+  names = {name for point in points.values() for name in point}
+  by_values, owners = dict[str, str](), []
+  for row in rows:
+    values = {name: row[name] for name in sorted(names) if name in row}
+    # Rows are many, their values few.
+    if str(values) not in by_values:
+      fitting = (asking for asking, point in reversed(points.items()) if values == _of(values, point))
+      by_values[str(values)] = next(fitting, '')
+    owners.append(by_values[str(values)])
+  return owners
 
 
-def _points(contents: Sequence[Record], like: Any) -> list[Record]:
-  """The point of each of several whole settings, as `lists.points` has it."""
-  plain = [{name: value for name, value in lists.flat(content) if _is_plain(value)} for content in contents]
-  return lists.points_of(plain, lists.is_grid(like))
-
-
-def _is_plain(value: Any) -> bool:
-  """True for a value that a field may have: damaged settings may hold any JSON."""
-  try:
-    return bool(json.dumps(value, allow_nan=False)) and hash(value) is not None
-  except (TypeError, ValueError):
-    return False
-
-
-def _settings(content: Record, like: Any) -> Any:
-  """Settings on record; None if they cannot be read."""
-  with contextlib.suppress(SettingsError):
-    return config_lib.from_record(content, {like.experiment: type(like)})
-  return None
+def _of(names: Iterable[str], point: Record) -> Record:
+  """The values of a point for these names."""
+  return {name: point[name] for name in names}
 
 
 def planned(workdir: pathlib.Path, settings: Any) -> Any:
-  """The settings with the plan that is on record for them; other studies have none."""
-  if not hasattr(settings, 'plan'):
-    return settings
-  asking = _asking(_as_json(settings))
-  for content in configs(workdir):
-    if _asking(content) == asking and (read := _settings(content, settings)):
-      return dataclasses.replace(settings, plan=read.plan)
+  """The settings with the plan that is on record for them: what was expected was written down first."""
+  for recorded in on_record(workdir, settings):
+    if hasattr(recorded, 'plan') and recorded.plan and _asking(recorded) == _asking(settings):
+      return dataclasses.replace(settings, plan=recorded.plan)
   return settings
-
-
-def _owned(workdir: pathlib.Path, like: Any) -> list[tuple[str, Record]]:
-  """Each record on file, and what the settings that it was made for ask for; '' if it fits none."""
-  contents = _whole(configs(workdir), like)
-  points = [*zip(map(_asking, contents), _points(contents, like))]
-  by_values = {str(sorted(point.items())): asking for asking, point in points}
-  names = {name for _, point in points for name in point}
-
-  def owner(row: Record) -> str:
-    values = str(sorted((name, row[name]) for name in names & row.keys()))
-    # A version that knew no other settings wrote no column: those are the last.
-    fits = lambda point: all(row.get(name, value) == value for name, value in point.items())
-    return by_values.get(values) or next((asking for asking, point in reversed(points) if fits(point)), '')
-
-  return [(owner(row), row) for row in _on_file(workdir)]
-
-
-def _put(workdir: pathlib.Path, contents: list[Record]) -> None:
-  """Write settings to `config.json`, unless they are there; a plan on record stays, whatever a later run has."""
-  plans = {_asking(content): {'plan': content['plan']} for content in configs(workdir) if content.get('plan')}
-  first, *others = [content | plans.get(_asking(content), {}) for content in contents]
-  content = json.dumps({_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}, indent=2) + '\n'
-  if not files.has(workdir / CONFIG_NAME, content):
-    files.write_whole(workdir / CONFIG_NAME, content)
 
 
 def _as_json(settings: Any) -> Record:
@@ -183,15 +142,27 @@ def _as_json(settings: Any) -> Record:
   return json.loads(json.dumps(dataclasses.asdict(settings)))
 
 
-def _asking(content: Record) -> str:
+def _asking(settings: Any) -> str:
   """The settings that decide records, as a text."""
+  content = _as_json(settings)
   return json.dumps({name: value for name, value in content.items() if name not in lists.NEVER_DECIDE}, sort_keys=True)
 
 
-def earlier(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Record]:
+def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
+  """All settings on record, of the experiment of the settings `like`; raises SettingsError if some cannot be read."""
+  try:
+    return [config_lib.from_record(content, {like.experiment: type(like)}) for content in configs(workdir)]
+  except files.Corrupt:
+    raise
+  except SettingsError as error:
+    valid = f'a folder of {like.experiment}, of this version'
+    raise SettingsError(f'{workdir / CONFIG_NAME} has settings of another kind ({error}); valid is {valid}')
+
+
+def others(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Any]:
   """The settings on record that ask for other records than these do."""
-  asked = {_asking(_as_json(settings)) for settings in grid}
-  return [content for content in _whole(configs(workdir), grid[0]) if _asking(content) not in asked]
+  asked = {_asking(settings) for settings in grid}
+  return [settings for settings in on_record(workdir, grid[0]) if _asking(settings) not in asked]
 
 
 def config(workdir: pathlib.Path) -> Record | None:
@@ -200,87 +171,95 @@ def config(workdir: pathlib.Path) -> Record | None:
 
 
 def configs(workdir: pathlib.Path) -> list[Record]:
-  """The settings on record: those of the last run, then others; without fields and methods that are gone.
+  """The settings on record, without fields and methods that are gone.
 
-  Raises Corrupt if they cannot be parsed or are no settings, or a directory stands in their place, and SettingsError if
-  they are of another version.
+  Raises Corrupt if they cannot be parsed or are no settings, and SettingsError if they are of another version.
   """
+  path = workdir / CONFIG_NAME
+  valid = f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
   try:
-    content = files.read_json(workdir / CONFIG_NAME)
+    content = files.read_json(path)
   except FileNotFoundError:
     return []
   except (IsADirectoryError, ValueError):
     content = None
-  path, valid = str(workdir / CONFIG_NAME), f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
-  if not isinstance(content, dict):
-    raise files.Corrupt(f'{path} cannot be parsed; valid are {valid}')
+  every = [content, *content.pop(_OTHERS, [])] if isinstance(content, dict) else [content]
+  if not all(isinstance(one, dict) for one in every):
+    raise files.Corrupt(f'{path} is damaged; valid are {valid}')
   version = content.pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
-  others = content.pop(_OTHERS, [])
-  is_named = lambda one: isinstance(one, dict) and all(isinstance(one.get(name), str) for name in _NAMES)
-  if not isinstance(others, list) or not all(map(is_named, [content, *others])):
-    raise files.Corrupt(f'{path} is damaged; valid are settings that name {" and ".join(_NAMES)}, or no file')
-  return [*map(gone.settings_without, [content, *others])]
+  return [gone.settings_without(one) for one in every]
 
 
-def check_recorded(workdir: pathlib.Path, experiment: str) -> None:
-  """Raise SettingsError if the folder of --workdir has damaged records, or some of another experiment or version."""
+def check_recorded(workdir: pathlib.Path, like: Any) -> None:
+  """Raise SettingsError if a folder has settings or records of another experiment or version than `like`.
+
+  Corrupt records are no fault here: a merge renames them.
+  """
   with storage.usable(workdir, '--workdir'):
-    _check_experiment(workdir, experiment, configs(workdir) or load(workdir))
+    on_record(workdir, like)
+    try:
+      records = load(workdir)
+    except files.Corrupt:
+      return
+    is_of_it = all(record.get('experiment') == like.experiment for record in records)
+    require(is_of_it, '--workdir', str(workdir), f'a folder with records of {like.experiment} only')
 
 
-def check_shown(workdir: pathlib.Path, experiment: str) -> None:
+def check_shown(workdir: pathlib.Path, like: Any) -> None:
   """Raise SettingsError unless the folder that --workdir names is writable and has intact settings and records."""
   storage.check_writable(workdir, '--workdir')
-  # No record is of no experiment.
-  _check_experiment(workdir, experiment, [*configs(workdir), *(load(workdir) or [{}])])
-
-
-def _check_experiment(workdir: pathlib.Path, experiment: str, rows: list[dict[str, Any]]) -> None:
-  is_of_it = all(row.get('experiment') == experiment for row in rows)
-  require(is_of_it, '--workdir', str(workdir), f'a folder with records of {experiment} only')
+  check_recorded(workdir, like)
+  require(load(workdir), '--workdir', str(workdir), f'a folder with records of {like.experiment}')
 
 
 def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
   """A sentence on how settings on record in a writable folder differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
-  check_recorded(workdir, grid[0].experiment)
-  differing = ', '.join(changed(earlier(workdir, grid), grid))
+  check_recorded(workdir, grid[0])
+  differing = changed(others(workdir, grid), grid)
   shown = 'tables, figures and results.jsonl show these too'
-  return f'{workdir} holds records with other settings: {differing}; {shown}' if differing else None
+  return f'{workdir} holds records with other settings: {", ".join(differing)}; {shown}' if differing else None
 
 
-def changed(before: Sequence[Record], grid: Sequence[Any]) -> list[str]:
-  """Differences of settings on record from these, such as 'seed 0, 1 (here 2)'."""
-  in_words = lambda configs: {name: ', '.join(some) for name, some in values(configs).items()}
-  return differences(in_words(before), in_words([*map(_as_json, grid)]))
+def changed(before: Sequence[Any], grid: Sequence[Any]) -> list[str]:
+  """Differences of settings from these, such as 'seed 0, 1 (here 2)'."""
+  return differences(_in_words(before), _in_words(grid))
+
+
+def _in_words(grid: Sequence[Any]) -> dict[str, str]:
+  """The distinct values of each field, in one text."""
+  return {name: ', '.join(words) for name, words in values([_as_json(settings) for settings in grid]).items()}
 
 
 def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field but those of running, in words, by its dotted name."""
-  several = [dict(lists.flat(content)) for content in configs]
-  names = [name for name in dict.fromkeys(itertools.chain(*several)) if name.split('.')[0] not in lists.OF_RUNNING]
-  word = lambda value: json.dumps(value) if isinstance(value, tuple) else str(value)
-  return {name: [*dict.fromkeys(word(one[name]) for one in several if name in one)] for name in names}
+  words: dict[str, list[str]] = {}
+  for content in configs:
+    for name, value in lists.flat(content):
+      word = json.dumps(value) if isinstance(value, tuple) else str(value)
+      known = words.setdefault(name, [])
+      if word not in known:
+        known.append(word)
+  return {name: some for name, some in words.items() if name.split('.')[0] not in lists.OF_RUNNING}
 
 
 def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
   """Differences in fields that both have, such as 'seed 0 (here 1)'."""
-  both = [name for name in recorded if name in current]
-  return [f'{name} {recorded[name]} (here {current[name]})' for name in both if recorded[name] != current[name]]
+  return [
+    f'{name} {value} (here {current[name]})'
+    for name, value in recorded.items()
+    if name in current and current[name] != value
+  ]
 
 
 def load(workdir: pathlib.Path) -> list[Record]:
   """The records of a workdir, if any, but those of methods that are gone.
 
-  Raises SettingsError if records are damaged, or of another version.
+  Raises Corrupt if records are damaged, and SettingsError if they are of another version.
   """
-  return [record for record in _on_file(workdir) if not gone.is_of_method(record)]
-
-
-def _on_file(workdir: pathlib.Path) -> list[Record]:
-  """All records of a workdir; a merge keeps those of methods that are gone."""
   records = files.read_json_lines(workdir / FILE_NAME)
-  for version in (record.get(_VERSION, 0) for record in records):
+  for record in records:
+    version = record.get(_VERSION, 0)
     require(version == SCHEMA_VERSION, f'the schema version of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))
-  return records
+  return [record for record in records if not gone.is_of_method(record)]

@@ -1,6 +1,6 @@
 """The files of a trial: which records are asked for, which are on file, and adding records with their tuned arrays."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import contextlib
 import itertools
 import pathlib
@@ -10,7 +10,7 @@ import jax
 
 from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
-from experiments.runtime import locks, storage, timing
+from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, WITHOUT_BERT
@@ -18,6 +18,8 @@ from experiments.settings.trial import Trial
 
 # In the folder of a trial: some of its texts, with what BERT and the exact model make of them.
 TEXTS = 'texts.npz'
+# Beside them, the seconds by phase of each run that worked on the trial.
+FILE_OF_TIME = 'timing.jsonl'
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'
 
@@ -69,11 +71,11 @@ class TrialFolder(NamedTuple):
 
   def records(self) -> list[Record]:
     """The requested records that exist and parse, by task, model, method and step; other files are ignored."""
-    intact, trial_id = [], self.trial.id
+    intact = []
     for name, path in self.paths().items():
       # Nothing is renamed here: the reader may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
-        record = _read(path, name, trial_id)
+        record = _read(path, name, self.trial.id)
         # The checksum of the arrays belongs to the file, not to the results.
         del record[_ARRAYS]
         intact.append(record)
@@ -84,15 +86,11 @@ class TrialFolder(NamedTuple):
     found = {Name(one['task'], one['model'], one['method'], one.get('step')) for one in self.records()}
     return self.paths().keys() - found
 
-  def absent(self) -> list[Name]:
-    """The requested names without a file; no file is opened."""
-    return [name for name, path in self.paths().items() if not path.exists()]
-
 
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   """A record. Raises FileNotFoundError if there is none, and Corrupt if it failed its checksum or belongs to another
   trial."""
-  record = files.read_sealed(path, **{_ARRAYS: str})
+  record = files.read_sealed(path)
   # A record without a step does not say so.
   if not {**name._asdict(), 'trial_id': trial_id}.items() <= {'step': None, **record}.items():
     raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')
@@ -108,30 +106,35 @@ def _read_whole(path: pathlib.Path, name: Name, trial_id: str) -> Record:
 
 
 def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
-  """The requested names without an intact record; each record is read once, in process 0.
+  """The requested names without an intact record, each of which is read once; the caller holds the trial's lock.
 
-  The caller holds the trial's lock and makes these records. A corrupt record or array is reported, and both are
-  renamed. A record that another trial has, since no BERT decides it, is copied. Records from environments that may
-  compute other bits are reported.
+  A corrupt record or array is reported, and both are renamed. A record that another trial has, since no BERT decides
+  it, is copied. Records from environments that may compute other bits are reported.
   """
-  missing, intact, trial_id = list[Name](), list[Record](), folder.trial.id
+  missing, intact = list[Name](), list[Record]()
   for name, path in folder.paths().items():
-    try:
-      intact.append(_read_whole(path, name, trial_id))
-      continue
-    except FileNotFoundError:
-      if copied := _copied(folder, name, path):
-        intact.append(copied)
-        continue
-    except ValueError as error:
-      both = path, path.with_suffix('.npz')
-      moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
-      reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
-    missing.append(name)
+    record = _intact(path, name, folder.trial.id, reporter) or _copied(folder, name, path)
+    if record:
+      intact.append(record)
+    else:
+      missing.append(name)
   made = environments.load(folder.workdir, intact).values() if missing else ()
   for different in environments.differing(made, environments.environment(jax.devices())):
-    reporter.say(f'existing records of trial {trial_id} come from another environment: {different}')
+    reporter.say(f'existing records of trial {folder.trial.id} come from another environment: {different}')
   return missing
+
+
+def _intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> Record | None:
+  """A record whose arrays are intact too; None if there is none, or it is corrupt and renamed."""
+  try:
+    return _read_whole(path, name, trial_id)
+  except FileNotFoundError:
+    return None
+  except files.Corrupt as error:
+    both = path, path.with_suffix('.npz')
+    moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
+    reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
+    return None
 
 
 def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | None:
@@ -141,11 +144,8 @@ def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | Non
     with contextlib.suppress(OSError, files.Corrupt):
       record = _read_whole(source, name, other)
       files.write_whole(path.with_suffix('.npz'), source.with_suffix('.npz').read_bytes())
-      record |= {
-        **folder.trial.settings.given,
-        'trial_id': folder.trial.id,
-        'pretraining_id': folder.trial.pretraining_id,
-      }
+      of_trial = {'trial_id': folder.trial.id, 'pretraining_id': folder.trial.pretraining_id}
+      record |= {**folder.trial.settings.given, **of_trial}
       files.write_sealed(path, record)
       return record
   return None
@@ -159,32 +159,27 @@ class TunedTask(NamedTuple):
   measured: dict[str, Any]
 
 
-@contextlib.contextmanager
-def recording_time(folder: TrialFolder, reporter: Reporter) -> Iterator[None]:
-  """Run a trial inside; at its end, add the time of each phase to its directory."""
-  before = reporter.clock.spent()
-  try:
-    yield
-  finally:
-    spent = timing.difference(reporter.clock.spent(), before)
-    # A disk that refuses this line has refused a record before; show that error.
-    with contextlib.suppress(OSError):
-      files.append_json_line(folder.directory / timing.FILE_NAME, {'trial_id': folder.trial.id, **spent})
+@distributed.in_process_0
+def add_time(folder: TrialFolder, spent: dict[str, dict[str, float]]) -> None:
+  """Add the seconds of each phase to the directory of a trial; raise Lost."""
+  locks.check_held(folder.directory)
+  files.append_json_line(folder.directory / FILE_OF_TIME, {'trial_id': folder.trial.id, **spent})
 
 
+@distributed.in_process_0
 def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, Any]) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost.
 
   `gap` has the step of pretraining, if any, beside the fields of `distance.measure`.
   """
+  # A tuned method may have taken hours, in which the lock was lost.
+  locks.check_held(folder.directory)
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
   for tuned in outcome:
     name = Name(tuned.task, model, method, gap.get('step'))
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
     record |= {'trial': trial.number, 'task': tuned.task, 'model': model, 'method': method}
-    # A tuned method may have taken hours, in which the lock was lost.
-    locks.check_held(folder.directory)
     environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
     digest = files.write_arrays(paths[name].with_suffix('.npz'), tuned.trainable)
@@ -192,6 +187,7 @@ def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], 
     files.write_sealed(paths[name], record)
 
 
+@distributed.in_process_0
 def keep_texts(folder: TrialFolder, arrays: Mapping[str, Any]) -> None:
   """Write what a report shows of a trial's texts; raise Lost."""
   locks.check_held(folder.directory)

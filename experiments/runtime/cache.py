@@ -54,6 +54,6 @@ def directory() -> pathlib.Path:
   """
   # ARM has 'Features' and 'CPU part'.
   cpu = sorted(set(machine.cpu_lines('model name', 'flags', 'Features', 'CPU part')))
-  host = digest([platform.system(), platform.machine(), platform.processor(), *cpu])
+  host = digest([platform.system(), platform.machine(), *cpu])
   name = f'jaxlib-{jaxlib.__version__}-{host}'
   return pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'hmm_jax' / name

@@ -6,10 +6,11 @@ coordination service and no device, since that service detects a dead process by
 """
 
 from collections.abc import Callable
-import itertools
+import contextvars
+import functools
 import json
 import sys
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 from jax._src import clusters, distributed as jax_distributed
@@ -19,6 +20,7 @@ from experiments.settings.devices import DistributedSettings
 from experiments.settings.fields import require, SettingsError
 
 T = TypeVar('T')
+P = ParamSpec('P')
 # Errors that process 0 may raise for all.
 _SHARED_ERRORS = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
 # Seconds to wait for the other processes to start.
@@ -26,9 +28,8 @@ _MOST_WAIT = 120
 # Milliseconds, 30 days: an awaited process either arrives or fails its heartbeat.
 _ALWAYS = 30 * 24 * 3600 * 1000
 
-_numbers = itertools.count()
-# Nonempty while process 0 runs a `look`, whose own broadcasts stay there.
-_alone: list[None] = []
+# True while one process runs a `look` for all, whose own calls stay there.
+_is_alone = contextvars.ContextVar('is_alone', default=False)
 
 
 def initialize(settings: DistributedSettings) -> None:
@@ -52,11 +53,11 @@ def initialize(settings: DistributedSettings) -> None:
     address, count, index, local_devices = joined
     if s.mode == 'auto' and count in (None, 1):
       return
-    if None in (address, count, index):
+    if address is None:
       raise ValueError('JAX found no cluster')
     # Printed before: a failure to join raises nothing.
     alone = f'waiting {_MOST_WAIT} s for the others; --config.distributed.mode=off runs without them'
-    print(f'joining as process {index} of {count} at {address}, {alone}', file=sys.stderr, flush=True)
+    print(f'joining {count} processes at {address}, {alone}', file=sys.stderr, flush=True)
     # It would handle SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
     jax.distributed.initialize(
@@ -88,27 +89,33 @@ def broadcast_from_process_0(look: Callable[[], T]) -> T:
 
   Every process must make this call, in the same order. Calls inside `look` stay in process 0.
   """
-  if num_processes() == 1 or _alone:
-    return look()
-  key = str(next(_numbers))
-  if is_writer():
-    _alone.append(None)
-    try:
-      _publish(key, look)
-    finally:
-      _alone.pop()
-  return _received(key)
+  return _shared(0, look)
+
+
+def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
+  """Decorate a function that writes: process 0 runs it for all, as `broadcast_from_process_0` does."""
+
+  @functools.wraps(function)
+  def run(*arguments: P.args, **named: P.kwargs) -> T:
+    return broadcast_from_process_0(lambda: function(*arguments, **named))
+
+  return run
 
 
 def raise_everywhere(check: Callable[[], None]) -> None:
   """Run `check`, which returns nothing, in every process; a SettingsError of one is raised in all."""
-  if num_processes() == 1:
-    return check()
-  key = next(_numbers)
-  _publish(f'{key}/{jax_distributed.global_state.process_id}', check)
+  failed: SettingsError | None = None
+  try:
+    check()
+  except SettingsError as error:
+    failed = error
+
+  def raise_it() -> None:
+    if failed:
+      raise failed
+
   for index in range(num_processes()):
-    _received(f'{key}/{index}')
-  return None
+    _shared(index, raise_it)
 
 
 def post(number: int) -> None:
@@ -122,23 +129,33 @@ def posted() -> list[int]:
   return [int(text) for _, text in _client().key_value_dir_get('posted/')] if num_processes() > 1 else []
 
 
-def _publish(key: str, look: Callable[[], Any]) -> None:
-  """Store ['', result of `look`] under the key, or [name, *arguments] of an error of _SHARED_ERRORS."""
-  try:
-    outcome = ['', look()]
-  except tuple(_SHARED_ERRORS.values()) as error:
-    # A subclass is raised as the class that the others know.
-    name = next(name for name, known in _SHARED_ERRORS.items() if isinstance(error, known))
-    outcome = [name, *error.args]
-  _client().key_value_set(key, json.dumps(outcome))
-
-
 def _client() -> Any:
   return jax_distributed.global_state.client
 
 
-def _received(key: str) -> Any:
+def _shared(index: int, look: Callable[[], T]) -> T:
+  """The result of `look` in one of the processes, for all."""
+  if num_processes() == 1 or _is_alone.get():
+    return look()
+  me = jax_distributed.global_state.process_id
+  # Each process counts its calls; they take the same branches, so that the numbers agree.
+  key = f'shared/{_client().key_value_increment(f"calls/{me}", 1)}'
+  if me == index:
+    _client().key_value_set(key, json.dumps(_outcome(look)))
   name, *words = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
   if name:
     raise _SHARED_ERRORS[name](*words)
   return words[0]
+
+
+def _outcome(look: Callable[[], Any]) -> list[Any]:
+  """['', result of `look`], or [name, *arguments] of an error of _SHARED_ERRORS."""
+  token = _is_alone.set(True)
+  try:
+    return ['', look()]
+  except tuple(_SHARED_ERRORS.values()) as error:
+    # A subclass is raised as the class that the others know.
+    name = next(name for name, known in _SHARED_ERRORS.items() if isinstance(error, known))
+    return [name, *error.args]
+  finally:
+    _is_alone.reset(token)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with time left on a terminal, a plain line now and then elsewhere."""
+"""What a run prints: messages, and a line of progress now and then."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -8,7 +8,6 @@ import sys
 import time
 
 import rich.console
-import rich.progress
 
 from experiments.runtime import storage
 from experiments.runtime.timing import Clock
@@ -70,24 +69,9 @@ class Reporter:
     finally:
       self._prefix = ''
 
-  def track(self, name: str, total: int, start: int = 0) -> contextlib.AbstractContextManager[Advance]:
-    """Report progress of `total` units, of which `start` are done."""
-    return (self._bar if self.console.is_terminal else self._lines)(name, total, start)
-
   @contextlib.contextmanager
-  def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:
-    """`track` by a bar."""
-    done, note = rich.progress.MofNCompleteColumn(), rich.progress.TextColumn('{task.fields[note]}')
-    columns = (*rich.progress.Progress.get_default_columns(), done, note)
-    # Transient: only the line printed after it stays.
-    with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
-      # Markup would eat the brackets of the prefix.
-      task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note=_BEGINS)
-      yield lambda done, note: progress.update(task, completed=done, note=note)
-
-  @contextlib.contextmanager
-  def _lines(self, name: str, total: int, start: int) -> Iterator[Advance]:
-    """`track` by a line at the start, one each ten seconds, and one at the end."""
+  def track(self, name: str, total: int, start: int = 0) -> Iterator[Advance]:
+    """Report progress of `total` units, of which `start` are done: at the start, each ten seconds and at the end."""
     begun = last = time.monotonic()
     self.say(f'{name} {start}/{total}, {_BEGINS}')
 

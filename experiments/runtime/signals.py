@@ -10,6 +10,7 @@ There another process posts its own signal to process 0, which acts on it at the
 
 from collections.abc import Iterator
 import contextlib
+import contextvars
 import os
 import signal
 import sys
@@ -21,9 +22,9 @@ from experiments.runtime.exit_status import Stopped
 _ANSWERED = (signal.SIGTERM, signal.SIGINT)
 _STDERR = 2
 
-_received: list[int] = []
-# One entry for each `deferred` block under way.
-_deferrals: list[None] = []
+# Of the main thread, in which Python runs handlers: the signals inside `answered`, and if a stop is put off.
+_received: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar('received', default=())
+_is_deferred = contextvars.ContextVar('is_deferred', default=False)
 
 
 @contextlib.contextmanager
@@ -45,45 +46,46 @@ def answered() -> Iterator[None]:
     for number, handler in before.items():
       signal.signal(number, handler)
     # The next command of this process, as in a test, starts without a signal.
-    _received.clear()
+    _received.set(())
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
   """Defer a stop to the end of the block, for work that polls `is_stopping` itself."""
-  _deferrals.append(None)
+  token = _is_deferred.set(True)
   try:
     yield
   finally:
-    _deferrals.pop()
+    _is_deferred.reset(token)
   raise_if_stopped()
 
 
 def is_stopping() -> bool:
   """Test whether this process has received a signal."""
-  return bool(_received)
+  return bool(_received.get())
 
 
 def all_stopping() -> list[int]:
   """Signals that any process has received, the same list in all; every process must call it."""
-  if _received:
-    distributed.post(_received[0])
-  return distributed.broadcast_from_process_0(lambda: _received or distributed.posted())
+  received = _received.get()
+  if received:
+    distributed.post(received[0])
+  return distributed.broadcast_from_process_0(lambda: [*received] or distributed.posted())
 
 
 def raise_if_stopped() -> None:
   """Raise Stopped in all processes if one has received a signal, except in `deferred`; every process must call it."""
   received = all_stopping()
-  if received and not _deferrals:
+  if received and not _is_deferred.get():
     raise Stopped(received[0])
 
 
 def _handle(number: int, *_: object) -> None:
   """Handle the first signal: note it, and raise Stopped unless it has to wait."""
-  _received.append(number)
+  _received.set((number,))
   for each in _ANSWERED:
     signal.signal(each, signal.SIG_DFL)
-  if distributed.num_processes() == 1 and not _deferrals:
+  if distributed.num_processes() == 1 and not _is_deferred.get():
     raise Stopped(number)
   # No print: one may have been interrupted here, and is not reentrant. The reader may be gone.
   with contextlib.suppress(OSError):

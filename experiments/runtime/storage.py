@@ -1,10 +1,9 @@
-"""Paths of a run, in a local directory or an object store: parsing, a check that they are writable, free space."""
+"""Paths of a run, in a local directory or an object store: parsing, and a check that they are writable."""
 
 from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
-import shutil
 import tempfile
 from typing import cast
 
@@ -63,7 +62,7 @@ def check_writable(directory: pathlib.Path, name: str) -> None:
   """
   with usable(directory, name):
     if not is_object(directory):
-      tempfile.TemporaryFile(dir=standing(directory)).close()
+      tempfile.TemporaryFile(dir=_standing(directory)).close()
       return
     probe = directory / '.probe'
     try:
@@ -75,12 +74,10 @@ def check_writable(directory: pathlib.Path, name: str) -> None:
       raise OSError(f'{type(error).__name__}: {error}')
 
 
-def not_written(path: pathlib.Path, error: Exception) -> str:
-  """The sentence of a StorageError: the path that was not written, why, and the free space."""
-  free = free_bytes(path)
-  room = '' if free is None else f', {free:,} bytes are free'
+def not_written(path: pathlib.Path, error: Exception) -> StorageError:
+  """The error of a path that was not written, with the reason."""
   to_resume = 'earlier files are intact; fix the cause and rerun the same command to resume'
-  return f'{str(path)!r} was not written ({reason(error)}{room}); {to_resume}'
+  return StorageError(f'{str(path)!r} was not written ({reason(error)}); {to_resume}')
 
 
 def reason(error: BaseException) -> str:
@@ -88,12 +85,7 @@ def reason(error: BaseException) -> str:
   return getattr(error, 'strerror', None) or str(error) or type(error).__name__
 
 
-def free_bytes(path: pathlib.Path) -> int | None:
-  """The bytes that may be written where `path` is or would be; None in an object store, which does not say."""
-  return None if is_object(path) else shutil.disk_usage(standing(path)).free
-
-
-def standing(path: pathlib.Path) -> pathlib.Path:
+def _standing(path: pathlib.Path) -> pathlib.Path:
   """The path, or its nearest existing parent."""
   whole = path.absolute()
   return next(parent for parent in (whole, *whole.parents) if parent.exists())

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 import contextlib
 import datetime
-import threading
 import time
 from typing import Any
 
@@ -11,8 +10,6 @@ import jax
 import numpy as np
 
 from experiments.runtime import distributed
-
-FILE_NAME = 'timing.jsonl'
 
 # The events by which JAX tells of tracing, lowering and compiling: a scalar at the start, a duration at the end.
 _COMPILING = '/jax/core/compile/'
@@ -51,23 +48,20 @@ class Clock:
 
   @contextlib.contextmanager
   def counting_compilation(self) -> Iterator[None]:
-    """Count the tracing, lowering and compiling of this thread as `compile`, in any phase.
+    """Count the tracing, lowering and compiling as `compile`, in any phase.
 
     Reading the compilation cache counts too. CPU time is that of the whole process meanwhile, XLA's compiler threads
     and any computation in the background included.
     """
     # A traced function may call another one that is compiled, so that starts and ends nest.
-    thread, outer = threading.get_ident(), list[str]()
-
-    def is_ours(event: str) -> bool:
-      return event.startswith(_COMPILING) and threading.get_ident() == thread
+    outer = list[str]()
 
     def start(event: str, value: float, **_: Any) -> None:
-      if is_ours(event):
+      if event.startswith(_COMPILING):
         outer.append(self._enter(_COMPILE))
 
     def end(event: str, duration_secs: float, **_: Any) -> None:
-      if is_ours(event) and outer:
+      if event.startswith(_COMPILING) and outer:
         self._enter(outer.pop())
 
     jax.monitoring.register_scalar_listener(start)
@@ -79,11 +73,12 @@ class Clock:
       jax.monitoring.unregister_event_duration_listener(end)
 
   def line(self) -> str:
-    """The CPU time in words, by phase from the longest on, what has no phase last; and the wall time."""
+    """The CPU time in words, by phase from the longest on, and the wall time."""
     spent = self.spent()
     cpu, wall = map(in_words, np.sum(list(spent.values()), axis=0))
-    phases = sorted(spent, key=lambda name: (name == _REST, -spent[name][0]))
-    return f'CPU time {cpu}: {", ".join(f"{name} {in_words(spent[name][0])}" for name in phases)}; wall time {wall}'
+    phases = sorted(spent, key=lambda name: -spent[name][0])
+    words = ', '.join(f'{name} {in_words(spent[name][0])}' for name in phases)
+    return f'CPU time {cpu}: {words}; wall time {wall}'
 
   def _enter(self, name: str) -> str:
     """Begin a phase; the time since the last one began counts for that one, whose name is returned."""

@@ -17,7 +17,7 @@ from experiments.analysis.page import content, training
 from experiments.analysis.page.content import Report
 from experiments.analysis.tables import as_text, Table
 from experiments.pipeline import queue
-from experiments.records import environment, files, load, results
+from experiments.records import environment, files, frame, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
@@ -63,9 +63,7 @@ class Study(NamedTuple):
     # The tables and figures of a grid of trials take records of several settings.
     several = [] if lists.is_grid(settings) else results.parts(workdir, settings)
     if several:
-      look = {name: getattr(settings, name) for name in ('figure', 'figures') if hasattr(settings, name)}
-      several = [part._replace(settings=dataclasses.replace(part.settings, **look)) for part in several]
-      tables, figures = self._one_by_one(records, labelled, several)
+      tables, figures = self._one_by_one(workdir, settings, several)
     else:
       tables, figures = self.tables(records, settings), self.figures(labelled, settings)
     figures = {**figures, **training.figures(labelled, settings, workdir)}
@@ -80,18 +78,21 @@ class Study(NamedTuple):
     return report
 
   def _one_by_one(
-    self, records: pd.DataFrame, labelled: pd.DataFrame, several: Sequence[results.Part]
+    self, workdir: pathlib.Path, shown: Any, several: Sequence[results.Part]
   ) -> tuple[dict[str, Table], dict[str, matplotlib.figure.Figure]]:
-    """The tables and figures of each of several settings, by names that end with _2 for the second."""
+    """The tables and figures of each of several settings, by names that end with _2 for the second.
+
+    They look as the settings `shown` ask.
+    """
     tables, figures = dict[str, Table](), dict[str, matplotlib.figure.Figure]()
+    look = {name: getattr(shown, name) for name in ('figure', 'figures') if hasattr(shown, name)}
     for number, part in enumerate(several, start=1):
       end = f'_{number}' if number > 1 else ''
-      rows, shown = (
-        frame.iloc[part.rows].drop(columns=part.absent).reset_index(drop=True) for frame in (records, labelled)
-      )
-      for name, made in self.tables(rows, part.settings).items():
+      settings = dataclasses.replace(part.settings, **look)
+      rows = frame(workdir, part.records, environment=True)
+      for name, made in self.tables(rows, settings).items():
         tables[name + end] = made._replace(title=f'{made.title}; {lists.text(part.point)}')
-      for name, figure in self.figures(shown, part.settings).items():
+      for name, figure in self.figures(figures_lib.with_labels(rows), settings).items():
         figures[name + end] = figure
     return tables, figures
 
@@ -120,19 +121,19 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-    with locks.held(workdir, 'the merge of records', reporter):
-      results.begin(workdir, [settings])
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     units = [
       _unit(folder / name, functools.partial(part, settings, jax.random.fold_in(key, index)), workdir)
       for index, (name, part) in enumerate(parts(settings).items())
     ]
-    failed = queue.fill(units, 0.0, reporter)
+
+    def finished() -> list[tuple[Any, list[Row]]]:
+      contents = [_read(unit.directory) for unit in units]
+      return [(settings, [row for content in contents for row in content['records']] if all(contents) else [])]
+
+    failed = queue.run([settings], workdir, units, finished, reporter)
     if failed:
       raise queue.UnitsFailed(failed, None)
-    with locks.held(workdir, 'the merge of records', reporter):
-      contents = [_read(unit.directory) for unit in units]
-      results.write(workdir, [(settings, [row for content in contents for row in content['records']])])
     return None
 
   return run
@@ -143,14 +144,11 @@ def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdi
 
   def missing(reporter: Reporter) -> list[str]:
     try:
-      _read(directory)
-    except FileNotFoundError:
-      return [_FILE_NAME]
+      return [] if _read(directory) else [_FILE_NAME]
     except files.Corrupt as error:
       path = directory / _FILE_NAME
       reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path)}, rerunning')
       return [_FILE_NAME]
-    return []
 
   def made(_: list[str], reporter: Reporter) -> None:
     begun, name = time.monotonic(), directory.name
@@ -167,7 +165,11 @@ def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdi
 
 
 def _read(directory: pathlib.Path) -> Row:
-  return files.read_sealed(directory / _FILE_NAME, records=list)
+  """The content of a part, empty if there is none; raises Corrupt."""
+  try:
+    return files.read_sealed(directory / _FILE_NAME)
+  except FileNotFoundError:
+    return {}
 
 
 @contextlib.contextmanager

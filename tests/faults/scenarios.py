@@ -83,6 +83,27 @@ def together(wait):
   return disturb
 
 
+def on_a_full_disk(bench, workdir):
+  """The system refuses the longer files: the run ends with a sentence."""
+  ended = bench.run(workdir, most_bytes=20_000).end()
+  expect(ended, 1)
+  return ended.said
+
+
+def stopped(bench, workdir):
+  """A holder is stopped as tuning begins until another run has taken over and ended; then it wakes."""
+  moment = bench.moment('tuning', signal.SIGSTOP)
+  sleeper = bench.run(workdir, moment=moment)
+  sleeper.reached(*moment[:2])
+  other = bench.run(workdir).end()
+  expect(other, 0)
+  sleeper.send(signal.SIGCONT)
+  ended = sleeper.end()
+  expect(ended, 0)
+  bench.check_left(workdir)
+  return ended.said
+
+
 SCENARIOS = [Scenario('kills', f'as {phase} begins', killed_at(phase)) for phase in PHASES]
 SCENARIOS += [
   # With its array a record is renamed.
@@ -93,7 +114,7 @@ SCENARIOS += [
   Scenario('damage', 'metrics.jsonl', damaged('pretrained/*/metrics.jsonl')),
   Scenario('damage', 'the model', damaged('pretrained/*/model/*.safetensors'), 'model.safetensors failed', 2),
   Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/40/state/d/*'), 'checkpoints/40', 2),
-  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'no intact checkpoint', 4),
+  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'checkpoints/20', 4),
 ]
 SCENARIOS += [
   Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)
@@ -102,4 +123,8 @@ SCENARIOS += [
 ]
 SCENARIOS += [
   Scenario('races', f'two on one workdir, the second after {wait:.0%}', together(wait)) for wait in (0.0, 0.4)
+]
+SCENARIOS += [
+  Scenario('races', 'a holder that is stopped and wakes', stopped, 'lost the lock'),
+  Scenario('disk', 'files are refused', on_a_full_disk, 'was not written'),
 ]

@@ -9,6 +9,7 @@ from forked import run_on_devices
 import jax
 import numpy as np
 import pytest
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
@@ -102,9 +103,9 @@ def check_meshes():
 
   other = sharding.make_mesh(1, 2, 1)
   with tempfile.TemporaryDirectory() as directory:
-    with checkpoints.open_checkpoints(pathlib.Path(directory)) as saved:
+    with checkpoints.open_checkpoints(pathlib.Path(directory), QUIET) as saved:
       saved.save(20, state, [])
-    with checkpoints.open_checkpoints(pathlib.Path(directory)) as saved:
+    with checkpoints.open_checkpoints(pathlib.Path(directory), QUIET) as saved:
       like = jax.tree.map(checkpoints.sharded_like, state, sharding.state_shardings(other, state))
       restored, _ = saved.restore(like)
   assert_same_bits(restored, state)

@@ -2,17 +2,16 @@
 
 import dataclasses
 import io
-from unittest import mock
 
 import jax
 import numpy as np
 import pytest
 import rich.console
-from run_cases import QUIET
+from run_cases import add_record
 from settings_cases import settings_of
 
-from experiments.pipeline import pretraining, queue, sweep
-from experiments.records import environment, files, results, status, trials
+from experiments.pipeline import pretraining, sweep
+from experiments.records import environment, results, status, trials
 from experiments.records.trials import TunedTask
 from experiments.runtime.progress import Reporter
 from experiments.settings.trial import trial_numbers
@@ -32,7 +31,6 @@ def begun(monkeypatch):
   def run(folder, missing, reporter):
     order.append((folder.trial.point.num_states, folder.trial.number))
     trials.add(folder, 'exact', 'head', [TunedTask(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
-    files.write_json_lines(folder.directory / 'timing.jsonl', [{'trial_id': folder.trial.id}])
     reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
@@ -49,7 +47,7 @@ def _recorded(workdir):
 
 def _contents(workdir):
   """The bytes of the files of a workdir, without its locks."""
-  return {path.name: path.read_bytes() for path in workdir.glob('[!.]*.*') if not path.name.startswith('claim-')}
+  return {path.name: path.read_bytes() for path in workdir.glob('[!.]*.*')}
 
 
 def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
@@ -81,18 +79,19 @@ def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
   _run(unlimited, tmp_path / 'whole')
   for number in (3, 5, 0, 3):
     assert _run(unlimited, pieces, number).endswith('of 6 trials are finished')
-  assert _run(settings, pieces, 4, 2, 1).endswith('4 of 6 trials are finished; rerun the same command to resume')
+  assert _run(settings, pieces, 4, 2, 1).endswith('4 of 6 trials are finished')
   assert _run(unlimited, pieces, 1, 2) is None
   assert _contents(pieces)['results.jsonl'] == _contents(tmp_path / 'whole')['results.jsonl']
 
 
-def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
+def test_half_a_trial_is_not_merged(settings, begun, tmp_path, monkeypatch):
   """With a method more than its records have, a trial is not finished, and the workdir keeps what it has."""
   _run(settings, tmp_path, 0, 1)
   before = _contents(tmp_path)
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
-  left = sweep.merge([more], tmp_path, QUIET)
-  assert left == '0 of 6 trials are finished' and _contents(tmp_path) == before
+  monkeypatch.setattr(sweep.trial_lib, 'run', lambda *_: None)
+  assert _run(more, tmp_path) == '0 of 6 trials are finished'
+  assert _contents(tmp_path)['results.jsonl'] == before['results.jsonl']
   assert status.text(sweep.folders([more], tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 
 
@@ -111,7 +110,7 @@ def test_another_environment_is_reported(tmp_path, monkeypatch):
   folder = sweep.folders([settings_of('smoke')], tmp_path)[0]
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
   monkeypatch.setattr(environment, 'environment', lambda devices: there)
-  trials.add(folder, 'exact', 'head', [TunedTask(0, {'head': np.zeros(2)}, {})], {})
+  add_record(folder)
   planned = pretraining.planned(folder.trial.settings, None, None, directory=folder.pretrained_directory)
   pretraining.note_environment(planned, 0, reporter)
   assert not reporter.console.file.getvalue()
@@ -122,17 +121,3 @@ def test_another_environment_is_reported(tmp_path, monkeypatch):
   names = folder.trial.id, folder.pretrained_directory.name
   for line, name in zip(reporter.console.file.getvalue().splitlines(), names, strict=True):
     assert name in line and line.endswith(difference)
-
-
-def test_settings_of_another_run_are_named_with_both_values(tmp_path):
-  """A run is compared with the first one field by field, without the fields that decide no record."""
-  results.begin(tmp_path, [settings_of('smoke', seed=1)])
-  other = settings_of('smoke', num_states=(3,), time_budget=3.0, compilation_cache='')
-  assert results.changed([results.config(tmp_path)], [other]) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']
-
-
-def test_a_model_that_interrupts_fails_its_trial(settings, tmp_path, monkeypatch):
-  """A user's own model is called by trials."""
-  monkeypatch.setattr(sweep.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
-  with pytest.raises(queue.UnitsFailed, match='KeyboardInterrupt'):
-    _run(settings, tmp_path, 0)

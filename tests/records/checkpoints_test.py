@@ -7,7 +7,7 @@ from unittest import mock
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from run_cases import cut, flip
+from run_cases import flip, QUIET
 
 from experiments.records import checkpoints, files
 from experiments.runtime import storage
@@ -24,20 +24,20 @@ def _state(value):
 
 
 def _save(directory, *steps):
-  with checkpoints.open_checkpoints(directory) as saved:
+  with checkpoints.open_checkpoints(directory, QUIET) as saved:
     for step in steps:
       saved.save(step, _state(step), [{'step': step}])
 
 
 def _restored(directory):
-  """The restored step, by the value of its state, and what was said."""
-  with checkpoints.open_checkpoints(directory) as saved:
+  """The restored step, by the value of its state."""
+  with checkpoints.open_checkpoints(directory, QUIET) as saved:
     restored = saved.restore(_like(_state(0)))
   if restored is None:
-    return None, saved.sentences
+    return None
   (value,) = set(np.ravel(restored[0]['weights']).tolist())
   assert restored[1] == [{'step': value}]
-  return value, saved.sentences
+  return value
 
 
 @pytest.fixture(scope='module')
@@ -53,11 +53,12 @@ def directory(pristine, tmp_path):
 
 
 def test_the_two_newest_checkpoints_round_trip_with_their_metrics(directory):
-  """The newest counts; what a kill left of another is no step."""
+  """The newest counts; what a kill left of another is no step, whether Orbax was done with it or not."""
   (directory / '4.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
-  assert checkpoints.steps(directory) == [3, 2] and _restored(directory) == (3, [])
-  with checkpoints.open_checkpoints(directory.parent / 'none') as saved:
-    assert saved.restore(_like(_state(0))) is None
+  shutil.copytree(directory / '3', directory / '5')
+  (directory / '5' / files.CHECKSUMS).unlink()
+  assert _restored(directory) == 3 and checkpoints.steps(directory) == [3, 2]
+  assert _restored(directory.parent / 'none') is None
 
 
 def _lead_nowhere(path):
@@ -67,58 +68,44 @@ def _lead_nowhere(path):
 
 
 DAMAGES = [
-  ('metrics/metrics', flip, 'metrics/metrics failed its checksum'),
-  ('state/_METADATA', cut, 'state/_METADATA failed its checksum'),
+  ('metrics/metrics', flip),
   # Orbax restores a flipped bit of the arrays without a word.
-  ('state/**/d/*', flip, 'failed its checksum'),
-  ('commit_success.txt', pathlib.Path.unlink, 'commit_success.txt is missing'),
-  ('state/_METADATA', _lead_nowhere, 'cannot be read'),
-  (files.CHECKSUMS, lambda path: files.write_sealed(path, {'files': {}}), 'no valid of'),
-  (files.CHECKSUMS, flip, files.CHECKSUMS),
+  ('state/**/d/*', flip),
+  ('commit_success.txt', pathlib.Path.unlink),
+  ('state/_METADATA', _lead_nowhere),
+  (files.CHECKSUMS, flip),
 ]
 
 
-@pytest.mark.parametrize(('name', 'damage', 'words'), DAMAGES)
-def test_a_corrupt_step_is_named_and_renamed_and_the_one_before_used(directory, name, damage, words):
+@pytest.mark.parametrize(('name', 'damage'), DAMAGES)
+def test_a_corrupt_step_is_renamed_and_the_one_before_used(directory, name, damage):
   """Nothing is deleted, what was renamed is not picked up again, and the step can be saved once more."""
   damage(max((directory / '3').glob(name), key=lambda path: path.stat().st_size))
   kept = files.tree(directory / '3').keys()
-  value, (what, _) = _restored(directory)
-  assert value == 2 and words in what and str(directory / '3') in what and '3.corrupt' in what
+  assert _restored(directory) == 2
   assert files.tree(directory / '3.corrupt').keys() == kept
-  assert _restored(directory) == (2, [])
   _save(directory, 3)
-  assert _restored(directory) == (3, [])
-
-
-def test_a_step_without_checksums_is_used_unless_it_cannot_be_restored(directory):
-  """As after a kill between Orbax's commit, which leaves a whole step, and its checksums."""
-  (directory / '3' / files.CHECKSUMS).unlink()
-  assert _restored(directory) == (3, [])
-  shutil.rmtree(directory / '3' / 'state')
-  value, (what, _) = _restored(directory)
-  assert value == 2 and '3.corrupt' in what
+  assert _restored(directory) == 3
 
 
 def test_an_intact_step_that_cannot_be_restored_is_refused(directory):
   """Its bytes are those that were written, so that it stays where it is: settings or libraries are others."""
-  with checkpoints.open_checkpoints(directory) as saved, pytest.raises(SettingsError, match='/3'):
+  with checkpoints.open_checkpoints(directory, QUIET) as saved, pytest.raises(SettingsError, match='/3'):
     saved.restore(_like({'other': jnp.zeros(3)}))
-  assert _restored(directory) == (3, [])
+  assert _restored(directory) == 3
 
 
 def test_a_step_of_another_model_is_renamed(pristine, tmp_path):
-  """Its shapes may be the same, and every file as it was written; without a step pretraining starts again."""
+  """Its shapes may be the same, and every file as it was written."""
   directory = shutil.copytree(pristine, tmp_path / 'another' / checkpoints.NAME)
-  value, (first, *_) = _restored(directory)
-  assert value is None and checkpoints.steps(directory) == [] and pristine.parent.name in first
+  assert _restored(directory) is None and checkpoints.steps(directory) == []
 
 
 def test_a_step_that_cannot_be_written_is_one_sentence(directory, monkeypatch):
   """With the error of the system, which the store of arrays tells by its number; the last step stays."""
-  with checkpoints.open_checkpoints(directory) as saved:
+  with checkpoints.open_checkpoints(directory, QUIET) as saved:
     full = mock.Mock(side_effect=ValueError("a page [os_error_code='28'] of words"))
     monkeypatch.setattr(saved.manager, 'save', full)
     with pytest.raises(storage.StorageError, match=f"'{directory}/4' .*No space left on device"):
       saved.save(4, _state(4), [])
-  assert _restored(directory) == (3, [])
+  assert _restored(directory) == 3

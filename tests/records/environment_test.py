@@ -1,6 +1,5 @@
 """Recorded environments, and when two of them differ."""
 
-import re
 import subprocess
 
 import jax
@@ -12,12 +11,6 @@ from experiments.records import environment
 @pytest.fixture
 def here():
   return environment.environment(jax.devices()[:1] * 3)
-
-
-def test_an_environment_names_code_versions_and_devices(here):
-  """Commit, versions, and a kind for each device that was given."""
-  assert re.fullmatch('[0-9a-f]{40}|unknown', here['commit']) and here['packages']['jax'] == jax.__version__
-  assert here['devices'] == [jax.devices()[0].device_kind] * 3
 
 
 def test_without_a_clone_the_commit_is_unknown(monkeypatch, tmp_path):

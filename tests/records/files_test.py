@@ -1,6 +1,6 @@
 """Files that are written whole or not at all."""
 
-from unittest import mock
+import resource
 
 import pytest
 
@@ -8,15 +8,17 @@ from experiments.records import files
 from experiments.runtime.storage import StorageError
 
 
-@pytest.mark.parametrize(('error', 'raised'), [(OSError, StorageError), (KeyboardInterrupt, KeyboardInterrupt)])
-def test_write_whole_keeps_the_old_file_when_the_write_fails(tmp_path, monkeypatch, error, raised):
-  """Whatever ends a write, a signal among it; no partial file stays."""
-  path = tmp_path / 'file'
-  files.append_json_line(path, {'a': 1})
-  monkeypatch.setattr(files.os, 'fsync', mock.Mock(side_effect=error))
-  with pytest.raises(raised):
-    files.append_json_line(path, {'a': 2})
-  assert files.read_json_lines(path) == [{'a': 1}] and list(tmp_path.iterdir()) == [path]
+def test_a_full_disk_keeps_the_old_file(tmp_path):
+  """The system refuses to lengthen files; no partial file stays."""
+  path, (soft, hard) = tmp_path / 'file', resource.getrlimit(resource.RLIMIT_FSIZE)
+  files.write_whole(path, 'old')
+  resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+  try:
+    with pytest.raises(StorageError):
+      files.write_whole(path, 'a new and longer content')
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+  assert path.read_text() == 'old' and [*tmp_path.iterdir()] == [path]
 
 
 def test_json_lines_round_trip_every_bit(tmp_path):
@@ -42,12 +44,3 @@ def test_a_partial_file_follows_no_link_and_may_be_lost(tmp_path, monkeypatch):
   monkeypatch.setattr(files.os, 'fsync', lambda _: next(sweep, None))
   files.write_whole(path, 'third')
   assert path.read_text() == 'third' and [*tmp_path.iterdir()] == [path]
-
-
-@pytest.mark.parametrize('content', [b'{"a": 1}\n{"a": ', b'\xff\xfe', b'[1, 2]\n', b'[' * 10**5])
-def test_a_damaged_file_is_named(tmp_path, content):
-  """Lines that are cut off, no text, no object, or nested too deep."""
-  path = tmp_path / 'results.jsonl'
-  path.write_bytes(content)
-  with pytest.raises(files.Corrupt, match='results.jsonl'):
-    files.read_json_lines(path)

@@ -13,10 +13,7 @@ import pytest
 from run_cases import flip, pretraining_settings, QUIET
 
 from experiments.pipeline import distance, pretraining
-from experiments.records import checkpoints, files, models, status
-from experiments.records.trials import TrialFolder
-from experiments.settings.grid import Point
-from experiments.settings.trial import Trial
+from experiments.records import checkpoints, files, models
 import hmm_jax as hj
 from hmm_jax.models.pretraining import TrainState
 
@@ -79,9 +76,9 @@ def test_a_finished_model_is_read_and_trains_no_step(pretrain, whole):
   assert 'at the [MASK]: 0.5000 nats' in (whole / 'model/README.md').read_text()
 
 
-@pytest.mark.parametrize('moment', ['README.md', 'model.safetensors', files.CHECKSUMS, 'removal'])
+@pytest.mark.parametrize('moment', ['README.md', 'model.safetensors', files.CHECKSUMS])
 def test_a_killed_run_ends_with_the_same_model_file(pretrain, whole, monkeypatch, moment):
-  """As the model is begun, before its weights or its checksums are written, or as the checkpoints are removed."""
+  """As the model is begun, or before its weights or its checksums are written."""
   write_whole = files.write_whole
 
   def write(path, content):
@@ -89,20 +86,12 @@ def test_a_killed_run_ends_with_the_same_model_file(pretrain, whole, monkeypatch
       raise Killed
     write_whole(path, content)
 
-  def remove(directory):
-    shutil.rmtree(directory / '8' / 'state')
-    raise Killed
-
   with monkeypatch.context() as patch, pytest.raises(Killed):
     patch.setattr(files, 'write_whole', write)
-    if moment == 'removal':
-      patch.setattr(checkpoints, 'remove', remove)
     pretrain('killed')
-  folder = whole.with_name('killed')
-  assert (folder / checkpoints.NAME / '8').exists()
   params, calls = pretrain('killed')
   assert calls == 0
-  check(folder, params, whole)
+  check(whole.with_name('killed'), params, whole)
 
 
 def test_checkpoints_stay_if_asked_and_those_of_before_become_a_model(pretrain, whole):
@@ -122,14 +111,6 @@ def test_a_corrupt_model_is_renamed_and_made_again(pretrain, whole):
   assert calls == 4 and (whole / 'model.corrupt/model.safetensors').exists()
   check(whole, params, whole)
   assert (whole / WEIGHTS).read_bytes() == before
-
-
-def test_the_status_of_a_trial_names_its_model(whole):
-  settings = dataclasses.replace(SETTINGS, pretrained=str(whole.parent))
-  folder = TrialFolder(Trial(settings, Point(4), 0), whole.parent)
-  assert '; model ' not in status.text([folder])
-  shutil.copytree(whole, folder.pretrained_directory)
-  assert f'; model {folder.pretrained_directory}/model\n' in status.text([folder])
 
 
 def test_a_model_in_a_bucket_comes_back_to_the_bit():

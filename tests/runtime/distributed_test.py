@@ -8,13 +8,14 @@ import signal
 import socket
 import time
 
-from conftest import assert_same_bits
+from conftest import assert_same_bits, ROOT
+from faults.processes import Run
 import forked
 import pytest
-from run_cases import pretraining_settings
+from run_cases import finished_command, pretraining_settings
 
 from configs import base
-from experiments.records import files
+from experiments.records import files, results
 from experiments.runtime import distributed
 from experiments.settings.devices import DistributedSettings
 from experiments.settings.fields import SettingsError
@@ -57,7 +58,7 @@ last = f'host is {count - 1}; valid is another'
 assert refusal(distributed.raise_everywhere, lambda: require(me < count - 1, 'host', me, 'another')) == last
 if count > 1:
   own = pathlib.Path(out, f'own-{me}')
-  assert refusal(checkpoints.open_checkpoints(own).__enter__).startswith('the checkpoint directory is ')
+  assert refusal(checkpoints.open_checkpoints(own, QUIET).__enter__).startswith('the checkpoint directory is ')
 
 def save(self, step, state, metrics):
   whole_save(self, step, state, metrics)
@@ -80,13 +81,16 @@ np.savez(out / 'params.npz', *leaves)
 """
 
 
+def _free_port():
+  with socket.socket() as free:
+    free.bind(('localhost', 0))
+    return free.getsockname()[1]
+
+
 @contextlib.contextmanager
 def _started(directory, count, devices, dying=None, how=0):
   """`count` processes of `devices` each, of which none outlives the block."""
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    address = f'localhost:{free.getsockname()[1]}'
-  processes = []
+  address, processes = f'localhost:{_free_port()}', []
   with contextlib.ExitStack() as ends:
     for index in range(count):
       joined = dict(mode='on', coordinator_address=address, num_processes=count, process_id=index)
@@ -139,6 +143,22 @@ def test_on_other_numbers_of_processes_it_ends_as_if_never_interrupted(interrupt
   _run_alone(tmp_path)
   assert_same_bits(*(files.read_arrays(path / 'params.npz') for path in (directory, tmp_path)))
   assert files.read_json_lines(directory / 'metrics.jsonl') == files.read_json_lines(tmp_path / 'metrics.jsonl')
+
+
+@pytest.mark.usefixtures('cheap_commands')
+def test_two_processes_of_one_run_make_the_records_of_one(tmp_path, monkeypatch):
+  """Bit for bit."""
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('PYTHONPATH', str(ROOT))
+  command = ['--config=prompt_vs_head:smoke', '--config.models=exact', '--config.methods=head', '--config.num_states=4']
+  command += ['--config.fast_compilation', '--config.compilation_cache=']
+  finished_command(*command, f'--workdir={tmp_path / "one"}')
+  address = f'--config.distributed.coordinator_address=localhost:{_free_port()}'
+  command += [f'--workdir={tmp_path / "two"}', address, '--config.distributed.num_processes=2']
+  runs = [Run([*command, f'--config.distributed.process_id={index}'], tmp_path / 'logs') for index in (0, 1)]
+  assert [run.end().status for run in runs] == [0, 0]
+  one, two = (results.load(tmp_path / name) for name in ('one', 'two'))
+  assert one and [row | {'environment': ''} for row in one] == [row | {'environment': ''} for row in two]
 
 
 SRUN = dict(JOB_ID='7', STEP_NODELIST='node[03-04]', NTASKS='2', PROCID='1', LOCALID='0')

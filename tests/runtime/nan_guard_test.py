@@ -32,7 +32,7 @@ def train(monkeypatch):
   The loss of step `bad_loss` is a NaN, and a moment infinite after step `bad_state`.
   """
 
-  def train(directory, bad_loss=0, bad_state=0, measured=0.5):
+  def train(directory, bad_loss=0, bad_state=0, measured=0.5, during=lambda _: None):
     def call(state):
       state, losses = _ten_steps(state)
       if 0 < bad_loss <= state.step:
@@ -41,9 +41,14 @@ def train(monkeypatch):
         state = state._replace(opt_state={'moment': jnp.array([1.0, jnp.inf])})
       return state, losses
 
-    monkeypatch.setattr(distance, 'measure', lambda *_: {'kl_at_mask': measured})
+    def measure(*_):
+      during(directory)
+      return {'kl_at_mask': measured}
+
+    monkeypatch.setattr(distance, 'measure', measure)
     like = checkpoints.sharded_like(_FRESH, sharding.replicated(sharding.make_mesh()))
-    with QUIET.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
+    lock, phase = locks.held(directory, 'it', QUIET), QUIET.clock.phase('pretraining')
+    with lock, phase, checkpoints.open_checkpoints(directory / checkpoints.NAME, QUIET) as saved:
       state, metrics = saved.restore(like) or (_FRESH, [])
       settings = settings_of('smoke', pretrain__measure_every=40)
       run = pretraining.planned(settings, None, None, directory=directory)
@@ -86,9 +91,8 @@ def test_tuning_ends_at_an_epoch_that_is_not_finite():
 
 def test_a_pretraining_that_was_taken_over_writes_no_more(train, tmp_path):
   """Neither a measurement nor a checkpoint."""
-  with locks.held(tmp_path, 'it', QUIET), pytest.raises(locks.Lost):
-    lock_elsewhere(tmp_path)
-    train(tmp_path)
+  with pytest.raises(locks.Lost):
+    train(tmp_path, during=lock_elsewhere)
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == [] and not (tmp_path / 'metrics.jsonl').exists()
 
 

@@ -9,16 +9,12 @@ import threading
 import time
 
 from conftest import ROOT
-import numpy as np
 import pytest
 import rich.console
-from run_cases import QUIET
 
 from experiments import main as main_lib
-from experiments.pipeline import scheduled
-from experiments.runtime import distributed, signals
+from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
-from experiments.settings import help_text
 from experiments.settings.fields import Ended
 
 
@@ -86,34 +82,6 @@ def test_a_second_signal_ends_at_once():
     finally:
       too_late.cancel()
       process.kill()
-
-
-def test_tuning_stops_between_epochs(monkeypatch):
-  """In several processes, where no signal is answered elsewhere."""
-  monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
-  monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
-  monkeypatch.setattr(distributed, 'posted', list)
-  seen = []
-
-  def states():
-    yield 0, None
-    for state in range(1, 6):
-      _tell() if state == 2 else None
-      yield state, np.zeros(1)
-
-  with pytest.raises(signals.Stopped), signals.answered():
-    for state, _ in scheduled.followed(states(), 5, 'head', QUIET):
-      seen.append(state)
-  assert seen == [0, 1, 2]
-
-
-@pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, number, status):
-  """And with one sentence."""
-  monkeypatch.setattr(help_text, 'listing', lambda _: _tell(number))
-  assert main_lib.main(['main', '--list']) == status
-  (line,) = capsys.readouterr().err.splitlines()
-  assert number.name in line
 
 
 def test_a_full_disk_ends_a_run(monkeypatch):
