@@ -137,7 +137,7 @@ def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
   # No method has these markers.
   for marker, name in zip('x+', grid_tables.PAPER[panel].values()):
     points = grid_tables.paper(panel, name, scale)
-    sizes, accuracies = [*points], [*points.values()]
+    sizes, accuracies = points.index, points.to_numpy()
     at = np.interp(sizes, places.index, places, left=np.nan, right=np.nan)
     label = f'{name}, the paper ({model}; digitised)'
     axes.plot(at, accuracies, marker=marker, label=label, **style)

@@ -63,7 +63,6 @@ _FURTHER_FITS = {'restarts', 'converged'}
 # In the order in which tables and legends name them.
 METHODS = {
   'head': Method('head', '#0072B2', 's', '--', ('head',), _LANGUAGE_MODELS),
-  'mlp': Method('hidden layer', '#CC3311', 'd', '--', ('head', 'mlp'), _LANGUAGE_MODELS),
   'own_head': Method('own head', '#999933', 'X', ':', ('head',), _LANGUAGE_MODELS),
   'prompt': Method('prompt', '#E69F00', 'o', '-', ('prompt',), _LANGUAGE_MODELS),
   'inner_prompt': Method('inner prompt', '#332288', 'h', '-', ('prompt',)),
@@ -75,8 +74,9 @@ METHODS = {
   'head_best': Method('best head', '#0072B2', '*', ':', ('on_test', 'converged'), ('exact',)),
   'head_converged': Method('raw converged head', '#0072B2', 'd', '-', ('converged',)),
   'head_whitened': Method('converged head', '#0072B2', 'p', '-.', ('converged',)),
-  'quadratic': Method('quadratic head', '#CC3311', 'p', '-', ('converged',), _LANGUAGE_MODELS),
+  'mlp': Method('hidden layer', '#CC3311', 'd', '--', ('head', 'mlp'), _LANGUAGE_MODELS),
   'mlp_converged': Method('converged hidden layer', '#CC3311', '*', ':', ('head', 'mlp', 'restarts'), _LANGUAGE_MODELS),
+  'quadratic': Method('quadratic head', '#CC3311', 'p', '-', ('converged',), _LANGUAGE_MODELS),
   'posterior': Method('exact posterior', '#000000', '^', ':', ('converged',), ('exact',)),
   'probe_converged': Method('converged probe', '#009E73', 'v', '-', ('converged',), ('bert', 'untrained', 'own')),
   'attention_converged': Method('converged attention', '#000000', '*', '--', ('attention', 'restarts')),

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
+import optax
 from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior, rows_of
 import pytest
 import scipy.special
@@ -125,6 +126,28 @@ def test_tasks_side_by_side_equal_tasks_apart(method, at_mask):
     np.testing.assert_allclose(losses_alone, losses[:, only], rtol=1e-4, atol=1e-5)
     expected = at(together.trainable, only)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), alone.trainable, expected)
+
+
+def test_a_task_is_trained_by_the_mean_loss_of_its_own(at_mask):
+  """As by optax on that task alone; gradients fall through the clip, so that another scale of the loss would show."""
+  schedule = SCHEDULE._replace(batch_size=NUM_INPUTS, num_epochs=8, warmup_steps=1)
+  features, optimizer = np.float32(6 * at_mask), schedule.optimizer(NUM_INPUTS)
+  trained, _ = train(HEAD, HIDDEN, features, LABELS, schedule=schedule)
+  norms = []
+  for place, labels in enumerate(LABELS):
+    head = at(start(HEAD, HIDDEN, features).trainable['head'], place)
+    loss = lambda head, labels=labels: optax.softmax_cross_entropy_with_integer_labels(
+      features @ head.weights + head.bias, labels
+    ).mean()
+    state = optimizer.init(head)
+    for _ in range(schedule.num_epochs):
+      gradient = jax.grad(loss)(head)
+      norms.append(optax.global_norm(gradient))
+      updates, state = optimizer.update(gradient, state, head)
+      head = optax.apply_updates(head, updates)
+    expected = at(trained.trainable['head'], place)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), head, expected)
+  assert min(norms) < 0.3 and max(norms) > 1
 
 
 def test_an_epoch_meets_every_input_once_but_for_a_remainder(at_mask):
