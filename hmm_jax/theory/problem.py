@@ -25,6 +25,10 @@ class StateProblem(NamedTuple):
     hmm: of the text; its first state follows a silent H_0.
     silent_probs: P[H_0] [H].
     task_weights: mu [C, H].
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_prompt_succeeds
+  >>> head_fails_prompt_succeeds().task_weights.tolist()
+  [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
   """
 
   hmm: HMM
@@ -40,6 +44,11 @@ class MemoryProblem(NamedTuple):
     silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_attention_succeeds
+  >>> problem = head_fails_attention_succeeds()
+  >>> problem.silent_probs.tolist(), problem.task_weights.tolist(), problem.cell
+  ([0.25, 0.5, 0.25], [[1.0, 0.0], [0.0, 1.0]], 0)
   """
 
   hmm: MemoryHMM

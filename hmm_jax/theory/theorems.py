@@ -20,6 +20,9 @@ class Criteria(NamedTuple):
     thresholds: what counts as zero.
     tolerance: of equal laws, absolute.
     max_nodes: of the search for H* in Assumption 3.5.
+
+  >>> Criteria(Thresholds(support=0.0, rank=1e-9), tolerance=1e-9, max_nodes=1000).thresholds.rank
+  1e-09
   """
 
   thresholds: Thresholds
@@ -35,6 +38,12 @@ class Program(NamedTuple):
     recovered: [K], what it recovers: all states, H*, all values of the memory, supp(mu).
     prompt: [P, E], with no row if the theorem has no prompt.
     head: with a column for each of `recovered`, and one of zeros.
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_prompt_succeeds
+  >>> criteria = Criteria(Thresholds(support=0.0, rank=1e-9), tolerance=1e-9, max_nodes=1000)
+  >>> built = program('3.6', head_fails_prompt_succeeds(), 4, criteria)
+  >>> built.finding.statement, built.prompt.shape
+  ('Assumption 3.5', (1, 3))
   """
 
   finding: Finding
