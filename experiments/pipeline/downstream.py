@@ -10,6 +10,7 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.grid import Settings
+from experiments.settings.groups import DownstreamSettings
 import hmm_jax
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.tuning import tasks as tasks_lib
@@ -43,15 +44,15 @@ class Downstream(NamedTuple):
 def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: Array) -> Downstream:
   """The inputs and the tasks of a trial.
 
-  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`. `key` decides the texts, and
-  `key_tasks` with its number mu of a task. Raises ValueError if every draw of mu gives all training inputs one label.
+  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`. `key` decides the texts;
+  mu of task t is drawn by fold_in(key_tasks, t). Raises ValueError if every draw of mu gives all training inputs one
+  label.
   """
-  d = settings.downstream
-  ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
+  d, splits = settings.downstream, _splits(settings.downstream)
   texts = tasks_lib.draw_texts(
     key,
     distribution,
-    num_inputs=ends[-1],
+    num_inputs=splits['test'].stop,
     num_documents=settings.measure.num_documents,
     length=d.length,
     hidden=d.hidden_position,
@@ -66,16 +67,20 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
   task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
-  splits = {name: slice(*pair) for name, pair in zip(('train', 'validation', 'test'), itertools.pairwise(ends))}
-  if d.num_labels:
-    train, validation = splits['train'].start, splits['validation'].start
-    splits['train'] = slice(train, train + d.num_labels)
-    splits['validation'] = slice(validation, validation + min(d.num_labels, d.num_validation))
   seen = inputs[:, : d.seen_length(prompt_length=0)]
   return Downstream(
     inputs=seen,
+    # Drawn by all `num_train` inputs: the tasks are the same at each number of labels.
     tasks=[tasks_lib.draw_task(key_task, state_probs, d.num_train, **task_settings) for key_task in keys],
     splits=splits,
     documents=documents[:, : seen.shape[1]],
     label_probs=label_probs,
   )
+
+
+def _splits(d: DownstreamSettings) -> dict[str, slice]:
+  """The places of each split; of training and validation inputs the first `num_labels`, if it is not 0."""
+  sizes = {'train': d.num_train, 'validation': d.num_validation, 'test': d.num_test}
+  starts = itertools.accumulate(sizes.values(), initial=0)
+  used = sizes | {name: min(d.num_labels or sizes[name], sizes[name]) for name in ('train', 'validation')}
+  return {name: slice(start, start + used[name]) for name, start in zip(sizes, starts)}

@@ -130,7 +130,10 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
-    return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
+    causal = (folder / _CAUSAL).exists() and folders.read_json(folder / _CAUSAL).get('causal')
+    if causal not in (True, False):
+      raise ValueError(f'causal is {causal!r} in {_CAUSAL}; valid is true or false')
+    return ExactModel(distribution.num_tokens, causal), distribution, distribution
   config = folders.read_json(folder / 'config.json')
   bert = hugging_face.bert_of(config)
   if distribution is not None:

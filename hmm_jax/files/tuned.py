@@ -108,4 +108,8 @@ def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict
   expected = jax.eval_shape(init)
   shapes = {name: leaf.shape for name, leaf in folders.by_path(expected).items()}
   folders.check_arrays(arrays, shapes)
+  prompt = arrays.get('prompt')
+  if prompt is not None and not np.array_equal(prompt, model.prompt_space.project(prompt)):
+    space = model.prompt_space
+    raise ValueError(f'the prompt has {prompt.min():g} to {prompt.max():g}; valid is {space.low:g} to {space.high:g}')
   return jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])

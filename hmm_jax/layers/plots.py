@@ -106,7 +106,7 @@ def _depth(name: Any) -> float:
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
   """A number, and the ends of its interval, which is the number if there is none."""
-  numbers = np.ravel(array('table', value)).tolist()
+  numbers = np.ravel(array('table', value)).astype(float).tolist()
   if len(numbers) == 1:
     numbers *= 3
   if len(numbers) == 2:
@@ -117,7 +117,7 @@ def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
     raise wrong
   mean, low, high = numbers
   # A mean of equal numbers may lie outside of their range by rounding.
-  rounding = 1e-9 * abs(mean)
+  rounding = 1e-6 * max(map(abs, numbers))
   if mean < low - rounding or mean > high + rounding:
     raise wrong
   return mean, min(low, mean), max(high, mean)

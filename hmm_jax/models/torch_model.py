@@ -10,6 +10,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax.models.model import at_positions, MaskedLM, Positions
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def from_torch(
   """
   import torch
 
+  arguments.check_size('num_tokens', num_tokens)
   module.eval().requires_grad_(False)
   of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
   of_rows = predict or (lambda rows: of_module(inputs_embeds=rows))
@@ -84,7 +86,22 @@ def from_torch(
   if causal and reads_itself:
     beginning = words(torch.full((1, 1), num_tokens))
     law = lambda rows: of_rows(torch.cat([beginning.expand(len(rows), -1, -1), rows[:, :-1]], 1))
-  return TorchModel(num_tokens, rows.shape[-1], words, lambda given: law(given.to(rows.dtype)), causal)
+  embed_still, law_still = (_without_dropout(module, function) for function in (words, law))
+  return TorchModel(num_tokens, rows.shape[-1], embed_still, lambda given: law_still(given.to(rows.dtype)), causal)
+
+
+def _without_dropout(module: Any, function: Any) -> Any:
+  """`function` with the module in evaluation, though its owner may have put it into training since."""
+
+  def run(tensor: Any) -> Any:
+    is_training = module.training
+    module.eval()
+    try:
+      return function(tensor)
+    finally:
+      module.train(is_training)
+
+  return run
 
 
 def _texts(module: Any, num_tokens: int) -> np.ndarray:

@@ -209,6 +209,8 @@ def test_pictures_show_the_numbers():
   np.testing.assert_allclose(ax.patches[0].get_bbox().intervaly, [0.1, 0.5])
   # A mean of equal numbers, out of their range by a rounding.
   hj.plots.layers({'bert': {'layer_1': (np.nextafter(0.1, 1), 0.1, 0.1)}, 'table': (np.nextafter(0.1, 0), 0.1, 0.1)})
+  one = np.float32(0.7)
+  hj.plots.layers({'bert': {'layer_1': np.array([np.nextafter(one, np.float32(1)), 0.6, one])}, 'table': True})
 
 
 @pytest.mark.parametrize(

@@ -140,11 +140,31 @@ def test_a_tuned_folder_with_a_field_that_is_gone_is_read(tmp_path):
   assert hj.load_tuned(tmp_path / 'tuned').tuner.head == hj.Linear(2)
 
 
+@pytest.mark.parametrize('content', ['{"causal": "no"}', '{}', 'garbage'])
+def test_an_exact_model_says_itself_whether_it_is_causal(content, tmp_path):
+  hj.save(
+    tmp_path / 'exact', hj.ExactModel(4, causal=True), hj.random_hmm(jax.random.key(0), num_states=2, num_tokens=4)
+  )
+  (tmp_path / 'exact/causal.json').write_text(content)
+  with pytest.raises(ValueError, match='causal'):
+    hj.load(tmp_path / 'exact')
+
+
+def test_a_prompt_lies_in_the_space_of_its_model(tmp_path):
+  tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
+  path = tmp_path / 'tuned/adapter_model.safetensors'
+  save_file({name: values - 2 for name, values in load_file(path).items()}, path)
+  with pytest.raises(ValueError, match='the prompt has .*; valid is 0 to 1'):
+    hj.load_tuned(tmp_path / 'tuned')
+
+
+@pytest.mark.parametrize('number', [np.nan, 1e300])
 @pytest.mark.parametrize('name', ['head', 'adapter_model'])
-def test_a_tuned_folder_with_a_number_that_is_not_finite_is_refused(name, tmp_path):
+def test_a_tuned_folder_with_a_number_that_is_not_finite_is_refused(name, number, tmp_path):
+  """Nor one that is infinite in float32, in which models compute."""
   tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
   path = tmp_path / f'tuned/{name}.safetensors'
-  save_file({name: values * np.nan for name, values in load_file(path).items()}, path)
+  save_file({name: np.full(values.shape, number) for name, values in load_file(path).items()}, path)
   with pytest.raises(ValueError, match='have an entry that is not finite'):
     hj.load_tuned(tmp_path / 'tuned')
 
