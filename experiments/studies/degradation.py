@@ -307,7 +307,7 @@ def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> 
 def measure(
   s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
 ) -> list[Row]:
-  """The accuracy of each reader on the test inputs of each problem, and for Theorem 3.6 the masses on H*."""
+  """Train a head and a prompt for each problem, predict behind each prompt, and return the record of each."""
   params, tuners = batched_tuning.stacked(frozen), batched_tuning.tuners(model, s)
   inputs = np.stack([problem.inputs for problem in problems])
   labels = np.stack([problem.labels for problem in problems])
@@ -321,15 +321,20 @@ def measure(
   probs = {'without': batched_tuning.features(tuners['head'], params, inputs)}
   _, of_head = trained('head', probs['without'])
   start, end = trained('prompt', inputs)
-  behind = {'start': start, 'trained': end}
+  # What each prompt is read with: its trainables.
+  by_prompt = {'start': start, 'trained': end}
   if 'prompt' in problems[0].construction:
     built = np.stack([problem.construction['prompt'] for problem in problems])
-    behind['built'] = {**end, 'prompt': built[:, None].astype(np.float32)}
-  for name, trainables in behind.items():
+    by_prompt['built'] = {**end, 'prompt': built[:, None].astype(np.float32)}
+  for name, trainables in by_prompt.items():
     probs[name] = batched_tuning.prompted(tuners['prompt'], trainables, params, inputs)
+  # Each problem has one task.
   heads = jax.tree.map(lambda leaf: leaf[:, 0], {'trained_head': of_head['head'], 'trained_prompt': end['head']})
-  of = lambda index: jax.tree.map(lambda leaf: np.float64(leaf[index]), (probs, heads))
-  return [_row(s, problem, *of(index)) for index, problem in enumerate(problems)]
+  rows = []
+  for index, problem in enumerate(problems):
+    own_probs, own_heads = jax.tree.map(lambda leaf: np.float64(leaf[index]), (probs, heads))  # noqa: B023
+    rows.append(_row(s, problem, own_probs, own_heads))
+  return rows
 
 
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
