@@ -149,8 +149,10 @@ def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
   except files.Corrupt:
     raise
   except SettingsError as error:
+    # A sentence says once what is valid.
+    reason, *_ = str(error).partition('; valid ')
     valid = f'a folder of {like.experiment}, of this version'
-    raise SettingsError(f'{workdir / CONFIG_NAME} has settings of another kind ({error}); valid is {valid}')
+    raise SettingsError(f'{workdir / CONFIG_NAME} has settings of another kind ({reason}); valid is {valid}')
 
 
 def others(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Any]:
