@@ -100,8 +100,9 @@ def array(name: str, x: Any) -> Any:
     values = np.array('')
   is_key = jnp.issubdtype(values.dtype, jax.dtypes.prng_key) and name.startswith(('key', 'params'))
   if not is_key and not any(jnp.issubdtype(values.dtype, kind) for kind in _REAL):
+    kind = f'{type(x).__name__} {getattr(x, "dtype", "")}'.strip()
     valid = 'an array of real numbers that float64 holds'
-    raise ValueError(f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}; valid is {valid}')
+    raise ValueError(f'{name} is {reprlib.repr(x)}, of type {kind}; valid is {valid}')
   return values
 
 
