@@ -84,7 +84,7 @@ def get_config(scale: str = 'masks') -> ml_collections.ConfigDict:
     config.update(seed=0, num_states=(25, 30), num_trials_by_size=(5, 7), plan=_READERS)
     config.models = ('bert', 'exact', 'untrained')
   if scale == 'degree':
-    config.update(num_states=(30, 50, 60, 80), models=('exact',), plan=())
+    config.update(num_states=(30, 50, 60, 80), models=('exact',), figures=(), plan=())
     config.hmm.emission_temperature = base.values(0.01, 0.05, 0.15)
   return config
 
@@ -93,3 +93,4 @@ def reduce(config: ml_collections.ConfigDict) -> None:
   """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
   config.num_states = (6,)
+  config.num_trials_by_size = config.num_trials_by_size[:1]
