@@ -66,6 +66,7 @@ def make_programs(
     # JAX would compile a second program for arguments of another sharding.
     return steps(*jax.device_put(arguments, where))
 
+  vars(placed_first).update(lower=steps.lower)
   return init, placed_first
 
 
