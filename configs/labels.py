@@ -47,5 +47,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 def reduce(config: ml_collections.ConfigDict) -> None:
   """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
   base.reduce(config)
-  config.downstream.num_labels = base.values(10, 20, 50)
+  config.num_states = (6,)
+  config.downstream.num_labels = base.values(20, 50)
   config.prompt.min_steps = 20
