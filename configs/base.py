@@ -62,6 +62,7 @@ def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_step
     warmup_steps=warmup_steps,
     weight_decay=0.0,
     clip_norm=1.0,
+    min_steps=0,
   )
 
 
@@ -170,19 +171,20 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   """The downstream tasks and the tuning of each method."""
   texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
   config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
-  config.downstream.hidden = 'first'
-  config.head = group(**defaults.SCHEDULE)
+  config.downstream.update(hidden='first', num_labels=0)
+  config.head = group(**defaults.SCHEDULE, min_steps=0)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = group(
-    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE
+    **defaults.SCHEDULE, min_steps=0, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE
   )
-  config.attention = group(**defaults.SCHEDULE)
+  config.attention = group(**defaults.SCHEDULE, min_steps=0)
   config.attention.form = 'paper'
   # Fits that separate the losses of a protocol (experiments/analysis/error_budget.py).
   config.on_test = group(tolerance=1e-9)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)
   config.masks = group(number=5)
+  config.mlp = group(width=300)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:

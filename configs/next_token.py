@@ -2,12 +2,13 @@
 
 Claims and plan, written down before the runs: docs/findings/causal.md.
 
-Command: python -m experiments.main --config=next_token[:small|evidence|masked|smoke]
+Command: python -m experiments.main --config=next_token[:small|evidence|masked|readers|smoke]
 
 Labels are about the state of the last token, so that masked and causal models share texts, labels and the exact G
 there. `prompt` stands before the text (a prefix), `inner_prompt` between the text and the hidden token (a suffix), and
 `shift` tunes one vector that is added to the last activation of a BERT. `evidence` has 5 HMMs each at |H| = 4, 10 and
-30, on a causal BERT, the exact model and an untrained causal BERT; `masked` has a masked BERT on the same texts. GINC,
+30, on a causal BERT, the exact model and an untrained causal BERT; `masked` has a masked BERT on the same texts;
+`readers` heads that are not linear on the causal ones at |H| = 30 (docs/findings/readability.md). GINC,
 drawn anew five times, is a list of processes:
 
 python -c "import jax; from hmm_jax.distributions import files, processes; \\
@@ -27,7 +28,7 @@ import ml_collections
 
 from configs import base
 
-SCALES = ('small', base.EVIDENCE, 'masked')
+SCALES = ('small', base.EVIDENCE, 'masked', 'readers')
 _OF_EVIDENCE = (
   'head',
   'head_whitened',
@@ -75,8 +76,11 @@ _PLAN = (
 )
 
 
+_READERS = (base.end_point('R3', ('bert', 'prompt'), ('bert', 'quadratic'), num_states=(30,), below=0),)
+
+
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:evidence` or `:masked`."""
+  """One of SCALES, by default `:small`."""
   config = base.get_config()
   config.update(experiment='next_token', scale=scale)
   config.methods += ('inner_prompt', 'shift', *base.WITHOUT_MODEL)
@@ -88,6 +92,11 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     # The seed is no other record's.
     config.update(seed=50, num_trials=5, methods=_OF_EVIDENCE, plan=_PLAN)
     config.models = ('bert', 'exact', 'untrained') if config.bert.causal else ('bert',)
+  if scale == 'readers':
+    config.update(seed=50, num_trials=5, num_states=(30,), plan=_READERS)
+    config.methods = ('head_whitened', 'quadratic', 'mlp_converged', 'prompt', 'table', 'window')
+    config.figures = ('figure_3_left',)
+    config.measure.prompts = 0
   if scale == 'masked':
     # Nothing is expected of it.
     config.plan = tuple(point | dict(above=(), below=()) for point in _PLAN)

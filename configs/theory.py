@@ -6,8 +6,7 @@ detected. Some random HMMs with |H| > |X| have no right linear head, by exact pr
 often the paper's own draws satisfy its assumptions.
 
 Command: python -m experiments.main --config=theory
-Cost: 1 minute 8 seconds of CPU, 2 minutes 35 seconds in all, on two CPU cores with other work on them; 11 seconds more
-to compile anew.
+Cost: about 1 minute 30 seconds of CPU on two cores with other work on them; 40 seconds more to compile anew.
 Expected: 0 wrong of at least 300,000 sequences in 100 HMMs for each theorem, with relative errors of at most 8e-8; all
 21 wrong constructions detected. Printed: 457,615 sequences for Theorem 3.3, 460,056 for 3.6, 319,996 for 4.3, 309,528
 for 4.6 and 329,182 for C.6, after 0, 0, 132, 97 and 128 HMMs whose region is too rare.

@@ -35,7 +35,7 @@ from hmm_jax.files.folders import Path
 from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption, next_token
-from hmm_jax.models.model import check_params, MaskedLM
+from hmm_jax.models.model import MaskedLM
 from hmm_jax.tuning import tasks, tuner as tuner_lib
 from hmm_jax.tuning.heads import check_head, Head, Linear, positions_read
 
@@ -326,7 +326,7 @@ def tune(
   arguments.check_size('prompt_length', prompt_length, 0)
   if model.causal and not task.hidden:
     raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
-  check_params(model, params)
+  arguments.check_params(model, params)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
   prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None

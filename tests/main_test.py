@@ -19,7 +19,7 @@ from schema_cases import kinds_of
 from settings_cases import settings_of
 
 from experiments import main as main_lib
-from experiments.pipeline import pretraining, trial
+from experiments.pipeline import trial
 from experiments.records import environment
 from experiments.runtime import jax_options
 from experiments.settings import config as config_lib, help_text
@@ -193,7 +193,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
   keys = Trial(settings, Point(6), 0).keys()
   hmm = trial.draw_distribution(settings, Point(6), keys.distribution)
   save_distribution(tmp_path / 'drawn.json', hmm)
-  np.save(tmp_path / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
+  np.save(tmp_path / 'tokens.npy', sample_corpus(jax.random.split(keys.pretraining, 3)[0], hmm, 8, 512))
   given = f'--config.distribution={tmp_path / "drawn.json"}', f'--config.corpus_file={tmp_path / "tokens.npy"}'
   finished_command(SMOKE, *SHARED, *given, f'--workdir={tmp_path / "run"}')
   named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))

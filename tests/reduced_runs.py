@@ -8,6 +8,7 @@ import filelock
 from run_cases import finished_command
 
 from experiments.settings import config as config_lib, lists
+from experiments.studies import registry
 
 shipped = functools.cache(config_lib.shipped)
 
@@ -28,7 +29,12 @@ def finished(folder, experiment, scale):
   """The workdir in a folder of an experiment that a user runs there, with flags for the numbers."""
   workdir = folder / 'runs' / f'{experiment}-{scale}'
   config, reduced = map(fields, configs(experiment, scale))
-  words = [f'--config.{name}={value}' for name, value in reduced.items() if value != config[name]]
+  known = dict(config_lib.fields(registry.SETTINGS[experiment]))
+  words = []
+  for name, value in reduced.items():
+    if value != config[name]:
+      is_list = type(value) is tuple and known[name].type in (int, float)
+      words.append(f'--config.{name}={",".join(map(str, value)) if is_list else value}')
   words += ['--config.fast_compilation', f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}']
   folder.mkdir(exist_ok=True)
   with filelock.FileLock(folder / f'{experiment}-{scale}.lock'), contextlib.chdir(folder):

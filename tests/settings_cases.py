@@ -32,4 +32,4 @@ def distribution_and_tasks(settings, point):
   """A distribution of a point, and its tasks."""
   distribution = trial.draw_distribution(settings, point, jax.random.key(0))
   keys = jax.random.key(1), jax.random.key(2)
-  return distribution, downstream.draw(settings, point, settings.methods, distribution, *keys)
+  return distribution, downstream.draw(settings, distribution, *keys)

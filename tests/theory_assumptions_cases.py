@@ -1,5 +1,6 @@
-"""Chains, memory HMMs and walks that tests of assumptions share."""
+"""Chains and memory HMMs that tests of assumptions share."""
 
+from fractions import Fraction
 import itertools
 
 import numpy as np
@@ -11,18 +12,15 @@ EXACT = Thresholds(support=0.0, rank=1e-9)
 CYCLE = np.roll(np.eye(3), 1, axis=1)
 
 
+def small_fractions(array):
+  """The nearest `Fraction`s of denominators up to 64, which drawn rows have."""
+  array = np.asarray(array)
+  exact = [Fraction(value).limit_denominator(64) for value in array.ravel().tolist()]
+  return np.array(exact, object).reshape(array.shape)
+
+
 def subsets(items):
   return itertools.chain.from_iterable(itertools.combinations(items, size) for size in range(len(items) + 1))
-
-
-def walks(edges, longest):
-  """True where state i can reach state j in exactly 1, 2, ..., `longest` moves, [longest, H, H]."""
-  return np.array([*itertools.accumulate([edges] * longest, np.matmul)])
-
-
-def is_ergodic_by_powers(edges):
-  """True if some power of the matrix is positive throughout; Wielandt's (H - 1)^2 + 1 is enough."""
-  return bool(walks(edges, (len(edges) - 1) ** 2 + 1)[-1].all())
 
 
 def memory_hmm(emission_matrix, cell_index=None, num_cells=1):

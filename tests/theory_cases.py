@@ -30,16 +30,11 @@ def drawn(theorem, family='planted', seed=0, sizes=None):
   return families.draw(theorem, family, jax.random.key(seed), sizes or SIZES[theorem], CRITERIA, CONDITIONING)
 
 
-def exactly(problem):
-  """The problem in `Fraction`s: as it was drawn, or as its floats are."""
-  return problem.fractions or problem
-
-
 def exact_hmm(problem):
   """The `HMM` over joint states in `Fraction`s, from P[H_0] where the task is on states."""
-  hmm = rationals.exact_hmm(exactly(problem).hmm)
+  hmm = rationals.exact_hmm(problem.hmm)
   if isinstance(problem, StateProblem):
-    hmm = hmm._replace(initial_probs=rationals.as_fractions(exactly(problem).silent_probs))
+    hmm = hmm._replace(initial_probs=rationals.as_fractions(problem.silent_probs))
   return hmm
 
 

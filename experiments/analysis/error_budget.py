@@ -5,8 +5,7 @@ of the mean over each one's tasks. A negative step means that the next fit does 
 test texts, so it counts with its accuracy on validation texts.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures
-from experiments.analysis.grid_tables import FITS, Grid, HEADINGS
-from experiments.analysis.statistics import holm, Interval, LEVEL, stratified
-from experiments.analysis.tables import Row, select, Table, table
+from experiments.analysis.grid_tables import Grid
+from experiments.analysis.statistics import holm, Interval, interval, LEVEL, stratified
+from experiments.analysis.tables import select, Table, table
 from experiments.settings.groups import FigureSettings
 
 # From 100% to the protocol on BERT, by title: each loss in order, and the fit that it leads to.
@@ -56,127 +55,86 @@ _CONDITIONS = (
   ('own model, by ridge', 'own', 'ridge_accuracies'),
   ("exact G, by noise in units of BERT's error", 'bert', 'noise_accuracies'),
 )
+# The column of the part of degeneracy that no linear head avoids.
+PROVEN = 'degeneracy,\nproven'
+_TITLE = 'Accuracy lost in points, mean ± 95% over HMMs; largest: p < 0.05, Holm over rows'
 
 
-class Losses(NamedTuple):
-  """The points that each step of a way loses: a row for each HMM, the mean over its tasks, a column for each loss.
+def losses(grid: Grid) -> dict[tuple[str, str], pd.DataFrame]:
+  """The points that each step loses, by title and text of each way that was run whole on a kind of text.
 
-  Attributes:
-    found: of the records.
-    proven: with the proven bound on any linear head in place of the best head.
-    rows: the levels of the index that tell distributions apart.
+  A row is an HMM, its `size` and `trial`, with the mean over its tasks. A column is a loss, or PROVEN.
   """
-
-  found: pd.DataFrame
-  proven: pd.DataFrame
-  rows: list[str]
-
-  def groups(self) -> dict[Any, 'Losses']:
-    """Those of each distribution, and of 'all' if there are several."""
-    places = list(self.found.groupby(level=self.rows, sort=False))
-    one_by_one = {place: self._replace(found=of, proven=self.proven.loc[of.index]) for place, of in places}
-    return one_by_one if len(places) == 1 else {**one_by_one, ('all',): self}
-
-  def over_hmms(self, values: pd.Series) -> Interval:
-    """The mean over HMMs, stratified by distribution."""
-    return stratified(of for _, of in values.groupby(level=self.rows))
-
-
-def losses(grid: Grid, text: str, way: dict[str, str]) -> Losses:
-  """The losses of a way on one kind of text; without rows if no task has all its fits."""
-  records = select(grid.records, text=text)
-  bound = records.assign(accuracy=records['accuracy_at_most'].fillna(records['accuracy']))
-  return Losses(_lost(grid, records, way), _lost(grid, bound, way), grid.rows)
+  found = {}
+  for text, records in grid.records.groupby('text'):
+    of_text = grid._replace(records=records, rows=[*grid.rows, 'size'])
+    accuracies = 100 * of_text.wide()
+    # Only the best head has this field.
+    at_most = 100 * of_text.wide('accuracy_at_most').max(axis=1)
+    for title, way in WAYS.items():
+      reached = accuracies.reindex(columns=[*way.values()]).dropna()
+      if reached.empty:
+        continue
+      before = reached.shift(axis=1, fill_value=100.0)
+      lost = (before - reached).set_axis([*way], axis=1)
+      if 'degeneracy' in way:
+        proven = (100 - at_most).reindex(lost.index)
+        lost.insert(1, PROVEN, proven.fillna(lost['degeneracy']))
+      hmms = lost.groupby(level=['size', 'trial'], sort=False)
+      found[title, str(text)] = hmms.mean()
+  return found
 
 
-def _lost(grid: Grid, records: pd.DataFrame, way: dict[str, str]) -> pd.DataFrame:
-  wide = 100 * records.pivot(index=grid.tasks, columns='fit', values='accuracy').astype(float)
-  reached = wide.reindex(columns=[*way.values()]).dropna()
-  reached.insert(0, 'start', 100.0)
-  lost = -reached.diff(axis=1).iloc[:, 1:]
-  return lost.set_axis([*way], axis=1).groupby(level=[*grid.rows, 'trial'], sort=False).mean()
+def intervals(lost: pd.DataFrame) -> dict[str, Interval]:
+  """The mean of each loss over HMMs, stratified by size."""
+  return {loss: stratified(lost[loss], ['size']) for loss in lost}
 
 
-def largest(of: Losses) -> tuple[str, float]:
+def largest(lost: pd.DataFrame) -> tuple[str, float]:
   """The largest loss, and the p-value that it exceeds 0 and all other losses; NaN if untestable.
 
-  The p-value is the largest of the t tests of these differences over HMMs, among the losses that were found and those
-  that are proven; it is 1 if the two disagree on the largest. Heads between these two are not checked.
+  The p-value is the largest of the t tests of these differences over HMMs.
   """
-  first = of.found.mean().idxmax()
-  if of.proven.mean().idxmax() != first:
-    return str(first), 1.0
-  p_values = []
-  for lost in (of.found, of.proven):
-    differences = -lost.sub(lost[first], axis=0)
-    # The largest itself is compared with 0.
-    differences[first] = lost[first]
-    p_values += [_p_above(of.over_hmms(values)) for _, values in differences.items()]
-  return str(first), float(np.max(p_values))
-
-
-def _p_above(difference: Interval) -> float:
-  """The two-sided p-value if the mean is above 0, and 0 for equal values; else 1."""
-  if difference.mean <= 0:
-    return 1.0
-  return difference.p_value if difference.standard_error else 0.0
-
-
-def _budgets(grid: Grid) -> Iterator[tuple[str, str, Losses]]:
-  """Title and text of each way that was run whole on a kind of text, with its losses."""
-  for text in sorted(grid.records['text'].unique()):
-    for title, way in WAYS.items():
-      found = losses(grid, text, way)
-      if len(found.found):
-        yield title, text, found
+  lost = lost.drop(columns=PROVEN, errors='ignore')
+  first = lost.mean().idxmax()
+  differences = -lost.sub(lost[first], axis=0)
+  # The largest itself is compared with 0.
+  differences[first] = lost[first]
+  return first, np.max([difference.p_value for difference in intervals(differences).values()])
 
 
 def tables(grid: Grid) -> dict[str, Table]:
-  """A table for each way and kind of text that was run whole: a row for each distribution, and one for all."""
-  headings = [HEADINGS.get(column, column) for column in grid.rows]
-  rows, p_values = list[tuple[str, str, Row, str]](), list[float]()
-  for title, text, whole in _budgets(grid):
-    for place, of in whole.groups().items():
-      loss, p_value = largest(of)
-      rows.append((title, text, dict(zip(headings, place)) | _cells(of, WAYS[title]), loss))
-      p_values.append(p_value)
-  titles, made = dict[str, str](), dict[str, list[Row]]()
-  for (title, text, row, loss), p_value in zip(rows, holm(pd.Series(p_values, dtype=float))):
-    name = f'budget_{title.replace(" ", "_")}_{text}'
-    titles[name] = f'{title}, {text} text'
-    made.setdefault(name, []).append({**row, 'largest': loss if p_value < LEVEL else 'not significant'})
-  what = (
-    f'Accuracy lost in points, mean ± half-width of the 95% interval over {grid.over}; largest loss with p < 0.05 '
-    '(Holm over the rows of all budgets)'
-  )
-  return {name: table(f'{what}: {titles[name]}', rows) for name, rows in made.items()}
-
-
-def _cells(of: Losses, way: dict[str, str]) -> Row:
-  """The number of HMMs, each loss with its interval, and the accuracy at the end of the way."""
-  row: Row = {'n': len(of.found)}
-  for loss, fit in way.items():
-    row[f'{loss}\nto {FITS[fit]}'] = of.over_hmms(of.found[loss])
-    if fit == 'exact head_best':
-      row['of that\nproven'] = of.over_hmms(of.proven[loss])
-  return row | {'accuracy': f'{100 - of.found.sum(axis=1).mean():.1f}'}
+  """The table `budget`: a row for each way, kind of text and size, and one for all sizes if there are several."""
+  rows = []
+  for (way, text), lost in losses(grid).items():
+    by_size = dict(iter(lost.groupby(level='size', sort=False)))
+    if len(by_size) > 1:
+      by_size['all'] = lost
+    for size, of_size in by_size.items():
+      row = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
+      row['largest'], row['p'] = largest(of_size)
+      rows.append(row | intervals(of_size))
+  if not rows:
+    return {}
+  frame = pd.DataFrame(rows)
+  is_significant = holm(frame.pop('p')) < LEVEL
+  frame['largest'] = frame['largest'].where(is_significant, 'not significant')
+  return {'budget': table(_TITLE, frame)}
 
 
 @figures.styled
 def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
-  """A panel for each way and kind of text: the steps at each distribution; None if no way has all fits."""
-  drawn = list(_budgets(grid))
+  """A panel for each way and kind of text: the steps at each size; None if no way has all fits."""
+  drawn = losses(grid)
   if not drawn:
     return None
-  named = grid.records[[*grid.rows, 'size']].drop_duplicates()
-  sizes = {tuple(place): size for *place, size in named.itertuples(index=False)}
   whole, panels = figures.panels(settings, len(drawn), columns=1)
-  for axes, (title, text, of) in zip(panels, drawn):
-    groups = {sizes[place]: one for place, one in of.groups().items() if place in sizes}
-    _draw(axes, [*groups.values()])
-    axes.set_xticks(range(len(groups)), [*groups])
-    counts = [len(one.found) for one in groups.values()]
-    axes.set(title=f'{title}, {text} text; {figures.counted(counts, grid.over)}', ylabel='test accuracy (%)')
+  for axes, ((title, text), lost) in zip(panels, drawn.items()):
+    sizes = lost.groupby(level='size', sort=False)
+    _draw(axes, sizes.agg(interval))
+    counted = figures.counted(sizes.size(), grid.over)
+    axes.set_title(f'{title}, {text} text; {counted}')
+    axes.set_ylabel('test accuracy (%)')
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(panels[-1].yaxis)
   # The legend alone shows this one.
@@ -185,20 +143,40 @@ def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
   return whole
 
 
-def _draw(axes: Axes, groups: list[Losses]) -> None:
-  """Draw the steps of each distribution side by side, from start to end; a gain is hollow."""
-  lost = pd.DataFrame([of.found.mean() for of in groups])
-  ends, width = 100 - lost.cumsum(axis=1), 0.84 / lost.shape[1]
-  for index, loss in enumerate(lost):
-    at = np.arange(len(groups)) + width * (index - (lost.shape[1] - 1) / 2)
+def _draw(axes: Axes, cells: pd.DataFrame) -> None:
+  """Draw the steps of each size, a row of intervals, side by side from 100% to the end; a gain is hollow."""
+  means = cells.map(lambda one: one.mean)
+  half_widths = cells.map(lambda one: one.half_width)
+  lost = means.drop(columns=PROVEN, errors='ignore')
+  ends = 100 - lost.cumsum(axis=1)
+  width = 0.84 / lost.shape[1]
+  line: dict[str, Any] = dict(color='black', linewidth=1.2, zorder=4)
+  # The middle of each size's first step.
+  at = np.arange(len(lost)) - width * (lost.shape[1] - 1) / 2
+  for loss in lost:
     _draw_bars(axes, at, 0.9 * width, lost[loss], ends[loss])
-    half_widths = [of.over_hmms(of.found[loss]).half_width for of in groups]
-    axes.errorbar(at, ends[loss], half_widths, fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=4)
-    line: dict[str, Any] = dict(color='black', linewidth=1.2, zorder=4)
+    axes.errorbar(
+      at,
+      ends[loss],
+      half_widths[loss],
+      fmt='none',
+      ecolor='black',
+      elinewidth=1,
+      capsize=2,
+      zorder=4,
+    )
     axes.hlines(ends[loss], at - 0.45 * width, at + 0.45 * width, **line)
     if loss == 'degeneracy':
-      proven = [100 - of.proven[loss].mean() for of in groups]
-      axes.hlines(proven, at - 0.6 * width, at + 0.6 * width, linestyle=':', label='proven degeneracy', **line)
+      axes.hlines(
+        100 - means[PROVEN],
+        at - 0.6 * width,
+        at + 0.6 * width,
+        linestyle=':',
+        label='proven degeneracy',
+        **line,
+      )
+    at = at + width
+  axes.set_xticks(range(len(lost)), lost.index)
 
 
 def _draw_bars(axes: Axes, at: np.ndarray, width: float, lost: pd.Series, ends: pd.Series) -> None:
@@ -216,11 +194,18 @@ def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:
   parts = []
   for title, model, field in _CONDITIONS:
     records = select(grid.records, method='head_whitened', model=model).dropna(subset=field)
-    long = records.drop(columns='accuracy').explode(field)
-    pairs = pd.DataFrame([*long[field]], long.index, ['place of x', 'accuracy'])
-    parts.append(long.assign(panel=title, **pairs) if len(long) else long)
-  records = pd.concat(parts)
-  if records.empty:
-    return None
-  same: dict[str, Any] = dict(x='place of x', by='size', unit=grid.unit, over=grid.over, panel='panel')
-  return figures.lines(records, settings, 'Accuracy of converged heads', xlabel='ridge, or noise', **same)
+    long = records.explode(field, ignore_index=True)
+    # A place on the x axis, and the accuracy there.
+    long['x'], long['accuracy'] = long[field].str[0].astype(float), long[field].str[1]
+    parts.append(long.assign(panel=title))
+  return figures.lines(
+    pd.concat(parts),
+    settings,
+    'Accuracy of converged heads',
+    x='x',
+    by='size',
+    unit=grid.unit,
+    over=grid.over,
+    panel='panel',
+    xlabel='ridge, or noise',
+  )

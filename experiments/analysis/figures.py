@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 import io
+import math
 import pathlib
 from typing import Any
 
@@ -26,9 +27,8 @@ from experiments.settings.methods import METHODS
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
-# A mean that no line joins to others.
-_BAR: dict[str, Any] = dict(marker='_', markersize=25)
-_ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+# Ticks of a logarithmic axis of percentages, which is linear up to the second.
+_LOG_TICKS = np.array([0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
 
 # A label and the keywords of `Axes.plot`.
 Style = dict[str, Any]
@@ -59,7 +59,6 @@ def lines(
   cell: Callable[[Any], Interval] = percent,
   panel: str = '',
   columns: int = 4,
-  source: pd.DataFrame | None = None,
   then: Callable[[Axes, pd.DataFrame], object] = lambda axes, rows: None,
 ) -> Figure | None:
   """A line for each value of `by` through the means of a field over units; None without records.
@@ -76,13 +75,12 @@ def lines(
     unit: the columns that name an independent unit.
     over: the word for units, in the caption.
     style: from a value of `by` to the label and the look of its line; None: `cycle`.
-    xlabel: of each panel.
+    xlabel: of each column of panels.
     field: the column of values.
     ylabel: of each row of panels.
     cell: from the values of units to their interval.
     panel: the column of which each value has a panel, in the order of the records; '' for one panel.
     columns: most panels side by side.
-    source: the records that the caption is of; None: these.
     then: is called with the axes and the records of each panel, where `place` is the place on the x axis.
   """
   records = records.dropna(subset=field)
@@ -94,44 +92,44 @@ def lines(
   records = records.assign(place=codes)
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
-  for number, (axes, (value, rows)) in enumerate(zip(grid, groups.items())):
-    # Points between two places, less their own markers.
-    room = min(30, 40 * axes.bbox.width / figure.dpi / len(places))
-    named = rows.groupby(by, sort=False)
-    step = min(4, room / len(named))
-    for index, (name, of_line) in enumerate(named):
-      beside = step * (index - (len(named) - 1) / 2)
-      draw_line(axes, by_unit(of_line, ['place'], field, unit), cell, beside, **style(name))
-    axes.set(title=value, xlabel=xlabel, ylabel=ylabel)
-    _name_places(axes, places)
+  counts: list[int] = []
+  for axes, (value, rows) in zip(grid, groups.items()):
+    values = by_unit(rows, [by, 'place'], field, unit)
+    counts.extend(values.groupby(level=[0, 1]).size())
+    _draw_lines(axes, values, cell, style, len(places))
+    axes.set_title(value)
     then(axes, rows)
     if not is_number:
       _separate(axes)
-    axes.label_outer()
-    if number + columns >= len(groups):
-      # No panel is below.
-      axes.tick_params(labelbottom=True)
-      axes.set_xlabel(xlabel)
+    _name_places(axes, places)
+  for axes in grid[::columns]:
+    axes.set_ylabel(ylabel)
+  # No panel is below these.
+  for axes in grid[-columns:]:
+    axes.set_xlabel(xlabel)
+    axes.tick_params(labelbottom=True)
   trim_percent_ticks(grid[0].yaxis)
-  counts = by_unit(records, [panel or by, by, 'place'], field, unit).groupby(level=[0, 1, 2]).size()
-  finish(figure, records if source is None else source, title, counted(counts, over))
+  finish(figure, records, title, counted(counts, over))
   return figure
 
 
-def _name_places(axes: Axes, places: Iterable[Any]) -> None:
-  """A tick for each place on the x axis with its value; many long ones are turned."""
-  labels = [lists.shown(place).replace('e-0', 'e-') for place in places]
-  is_long = len(labels) > 7 and max(map(len, labels)) > 4
-  turned: dict[str, Any] = dict(rotation=45, ha='right', rotation_mode='anchor') if is_long else {}
-  axes.set_xticks(range(len(labels)), labels, **turned)
-
-
-def _separate(axes: Axes) -> None:
-  """Leave the marks of lines alone, for nothing lies between names."""
-  for line in axes.lines:
-    line.set_linestyle('')
-    if not line.get_marker():
-      line.set(**_BAR)
+def _draw_lines(
+  axes: Axes,
+  values: pd.Series,
+  cell: Callable[[Any], Interval],
+  style: Callable[[Any], Style],
+  num_places: int,
+) -> None:
+  """Draw a line for each value of the first level of the index, a few points beside each other at each place."""
+  named = values.groupby(level=0, sort=False)
+  count = len(named)
+  inches = axes.bbox.width / axes.figure.dpi
+  # Points between two places, less their own markers.
+  room = min(30, 40 * inches / num_places)
+  step = min(4, room / count)
+  first = step * (1 - count) / 2
+  for index, (name, of_line) in enumerate(named):
+    draw_line(axes, of_line.droplevel(0), cell, first + step * index, **style(name))
 
 
 def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], beside: float, **style: Any) -> None:
@@ -147,41 +145,53 @@ def draw_line(axes: Axes, values: pd.Series, cell: Callable[[Any], Interval], be
     **style: the label and the look.
   """
   groups = values.groupby(level=0)
-  found = groups.agg(cell)
-  means = [one.mean for one in found]
-  (line,) = axes.plot(found.index, means, zorder=3, **style)
-  move(axes, [line], beside)
-  colour, fill = line.get_color(), line.get_markerfacecolor()
-  has_bar = np.array([one.n >= LEAST_FOR_INTERVAL for one in found])
-  if has_bar.any():
-    ends = np.array([one.ends if is_bar else (np.nan, np.nan) for one, is_bar in zip(found, has_bar)])
-    bars = axes.errorbar(found.index, means, np.abs(ends.T - means), fmt='none', ecolor=colour, elinewidth=0.9)
-    move(axes, bars.get_children(), beside)
-  dots = values[groups.transform('size').between(2, LEAST_FOR_INTERVAL - 1)]
-  if len(dots):
-    heights = [cell([value]).mean for value in dots]
-    drawn = axes.plot(dots.index.get_level_values(0), heights, '.', color=colour, markersize=4.5, markerfacecolor=fill)
-    move(axes, drawn, beside - 4)
+  cells = groups.agg(cell)
+  means = cells.map(lambda one: one.mean)
+  (line,) = axes.plot(means, zorder=3, **style)
+  colour = line.get_color()
+  _move(axes, [line], beside)
+
+  many = cells[groups.size() >= LEAST_FOR_INTERVAL]
+  if len(many):
+    lengths = np.transpose([abs(one.ends - one.mean) for one in many])
+    bars = axes.errorbar(many.index, means[many.index], lengths, fmt='none', ecolor=colour, elinewidth=0.9)
+    _move(axes, bars.get_children(), beside)
+
+  few = values[groups.transform('size').between(2, LEAST_FOR_INTERVAL - 1)]
+  heights = [cell([value]).mean for value in few]
+  fill = line.get_markerfacecolor()
+  dots = axes.plot(few.index.get_level_values(0), heights, '.', color=colour, markersize=4.5, markerfacecolor=fill)
+  _move(axes, dots, beside - 4)
 
 
-def move(axes: Axes, artists: Iterable[Any], points: float) -> None:
+def _move(axes: Axes, artists: Iterable[Any], points: float) -> None:
   """Shift what is drawn to the right; the limits of the axes follow the places themselves."""
   shift = ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
   for artist in artists:
     artist.set_transform(axes.transData + shift)
 
 
-def draw_level(axes: Axes, records: pd.DataFrame, field: str, label: str, dash: str = '-.') -> None:
-  """A grey line through the mean of a share in percent at each place; a bar if there is one place."""
-  means = 100 * records.astype({field: float}).groupby('place')[field].mean()
-  (line,) = axes.plot(means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
-  if len(means) == 1:
-    line.set(**_BAR)
+def _separate(axes: Axes) -> None:
+  """Leave the marks of lines alone, for nothing lies between names; a line without marks has bars."""
+  for line in axes.lines:
+    line.set_linestyle('')
+    if not line.get_marker():
+      line.set(marker='_', markersize=25)
+
+
+def _name_places(axes: Axes, places: Iterable[Any]) -> None:
+  """A tick for each place on the x axis with its value; many long ones are turned."""
+  labels = [lists.shown(place).replace('e-0', 'e-') for place in places]
+  axes.set_xticks(range(len(labels)), labels)
+  if len(labels) > 7 and max(map(len, labels)) > 4:
+    for label in axes.get_xticklabels():
+      label.set(rotation=45, ha='right', rotation_mode='anchor')
 
 
 def style_of(method: str) -> Style:
   """The line style of a method."""
-  return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
+  look = METHODS[method]
+  return dict(color=look.colour, marker=look.marker, linestyle=look.dash)
 
 
 @styled
@@ -197,9 +207,10 @@ def panels(
 ) -> tuple[Figure, Any]:
   """A figure and its panels, at most `columns` side by side."""
   columns = min(count, columns)
-  rows = -(-count // columns)
-  size = settings.width * (0.4 * columns + 0.6), settings.height * (0.7 * rows + 0.3)
-  figure = Figure(size, settings.dpi)
+  rows = math.ceil(count / columns)
+  width = settings.width * (0.4 * columns + 0.6)
+  height = settings.height * (0.7 * rows + 0.3)
+  figure = Figure((width, height), settings.dpi)
   grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey, sharex=sharex).ravel()
   for axes in grid[count:]:
     axes.remove()
@@ -208,31 +219,37 @@ def panels(
 
 def set_title(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:
   """Write a title at the top, and small below it the caption of the records."""
-  at = lambda points: 1 - points / 72 / figure.get_figheight()
-  figure.set_layout_engine('constrained', rect=(0, 0, 1, at(32)))
-  figure.text(0.5, at(4), title, ha='center', va='top', fontsize='large')
-  figure.suptitle('; '.join([_caption(records), *more]), y=at(18), color='0.35')
+  points = 72 * figure.get_figheight()
+  figure.set_layout_engine('constrained', rect=(0, 0, 1, 1 - 32 / points))
+  figure.text(0.5, 1 - 4 / points, title, ha='center', va='top', fontsize='large')
+  figure.suptitle('; '.join([_caption(records), *more]), y=1 - 18 / points, color='0.35')
 
 
 def finish(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:
   """Write title and caption above the panels and their common legend below them."""
   set_title(figure, records, title, *more)
-  entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
+  entries: dict[str, Any] = {}
+  for axes in figure.axes:
+    handles, labels = axes.get_legend_handles_labels()
+    entries |= zip(labels, handles)
+  # As many columns as fit, at most two below each panel.
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
-  for columns in range(min(len(entries), 2 * side_by_side), 0, -1):
-    legend = figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
+  most = min(2 * side_by_side, len(entries))
+  for columns in range(most, 0, -1):
+    legend = figure.legend([*entries.values()], [*entries], loc='outside lower center', ncols=columns)
     if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
       break
     legend.remove()
 
 
 def _caption(records: pd.DataFrame) -> str:
-  """Experiment, scale and seed of the records, and each other field of settings that has one value."""
-  others = [name for name in records if lists.is_column(name) and records[name].nunique() == 1]
+  """Experiment and scale of the records, and each field of settings that has one value."""
   words = [str(records['experiment'].iloc[0])]
-  for name in ('scale', *dict.fromkeys(['seed', *others])):
-    if name != 'distribution' or records[name].any():
-      words.append(f'{name} {", ".join(map(lists.shown, records[name].unique()))}')
+  for name, values in records.items():
+    if name == 'scale' or lists.is_column(name):
+      first, *others = values.unique()
+      if first != '' and not others:
+        words.append(f'{name} {lists.shown(first)}')
   return ', '.join(words)
 
 
@@ -244,26 +261,30 @@ def number_of(counts: Iterable[int], over: str) -> str:
 
 def counted(counts: Iterable[int], over: str) -> str:
   """`number_of`, and how `draw_line` shows the spread, as in 'HMMs: n = 4, each a dot'."""
-  few, most = min(counts), max(counts)
-  shown = ['each a dot'] * (few < LEAST_FOR_INTERVAL and most > 1) + ['95% t intervals'] * (most >= LEAST_FOR_INTERVAL)
-  return ', '.join([number_of(counts, over), *[' or '.join(shown)] * bool(shown)])
+  shown = [number_of(counts, over)]
+  if min(counts) < LEAST_FOR_INTERVAL and max(counts) > 1:
+    shown.append('each a dot')
+  if max(counts) >= LEAST_FOR_INTERVAL:
+    shown.append('95% t intervals')
+  return ', '.join(shown)
 
 
 def trim_percent_ticks(axis: Axis) -> None:
   """Remove ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
   low, high = axis.get_view_interval()
-  axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= min(high, 100)])
+  ticks = axis.get_ticklocs()
+  axis.set_ticks(ticks[(low <= ticks) & (ticks <= min(high, 100))])
 
 
-def log_axis_with_zero(axes: Axes, least: float) -> None:
-  """Make the y axis of percentages logarithmic, and linear from `least` down to 0."""
+def log_axis_with_zero(axes: Axes) -> None:
+  """Make the y axis of percentages logarithmic, and linear from 0.1 down to 0."""
   top = axes.get_ylim()[1]
-  axes.set_yscale('symlog', linthresh=least, linscale=0.5)
-  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= top)])
+  axes.set_yscale('symlog', linthresh=_LOG_TICKS[1], linscale=0.5)
+  axes.set_yticks(_LOG_TICKS[_LOG_TICKS <= top])
   axes.yaxis.set_major_formatter('{x:g}')
   axes.minorticks_off()
   # An interval that reaches below 0 is cut there; a mark at 0 is whole.
-  axes.set_ylim(-least / 4, top)
+  axes.set_ylim(-_LOG_TICKS[1] / 4, top)
 
 
 @matplotlib.style.context('default')

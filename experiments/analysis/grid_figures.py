@@ -22,226 +22,230 @@ _JOINT_STATES = 'number of joint states |M||H|'
 # The paper's |X|.
 _NUM_TOKENS = 10
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
+# Scales whose corpus is the paper's.
+_PAPER_SCALES = ('paper', 'paper_v1', 'official', 'tuned')
 # A colour that no method has, for a fit to vanilla text whose method is drawn on text with a memory too.
 _ON_VANILLA = '#CC79A7'
-
-# What finishes a panel, from its axes and its records.
-Then = Callable[[Axes, pd.DataFrame], object]
 
 
 def _against(
   grid: Grid,
-  records: pd.DataFrame,
   settings: FigureSettings,
   title: str,
   x: str,
   xlabel: str,
-  then: Then = lambda axes, rows: None,
-  panel: str = '',
+  then: Callable[[Axes, pd.DataFrame], object] = lambda axes, rows: None,
   **more: Any,
 ) -> Figure | None:
-  """A line for each method on each model, of each text if there are two, and the majority class.
+  """A line for each fit to each text, and the majority class; None if several distributions share a place.
 
-  None if several distributions of a text share a place.
+  Then a mean would say nothing. `more` are options of `figures.lines`.
   """
-  # A mean over several distributions at one place says nothing.
-  places = [records['memory_size'] > 0, x, *filter(None, [panel])]
+  records = grid.records
+  places = ['text', x, 'panel'] if 'panel' in more else ['text', x]
   if records.groupby(places)['size'].nunique().max() > 1:
     return None
-  of_two = records['text'].nunique() > 1
+  # Lines name the text if there are two.
+  text = records['text'] + ': ' if records['text'].nunique() > 1 else ''
   names = records['fit'].map(FITS)
   order = records['fit'].map([*FITS].index)
-  records = records.assign(line=records['text'] + ': ' + names if of_two else names)
-  records = records.iloc[np.lexsort((order, records['text']))]
-  styles = {line: _style(rows, line, records) for line, rows in records.groupby('line')}
+  records = records.assign(text=text, line=text + names, order=order)
+  records = records.sort_values(['text', 'order'], kind='stable')
+  fits = records.drop_duplicates('line').set_index('line')
 
-  def finished(axes: Axes, rows: pd.DataFrame) -> None:
+  def finish(axes: Axes, rows: pd.DataFrame) -> None:
     if 'majority_accuracy' in rows:
-      _draw_majorities(axes, rows, of_two)
+      _draw_majorities(axes, rows)
     then(axes, rows)
 
-  same: dict[str, Any] = dict(by='line', unit=grid.unit, over=grid.over, style=styles.__getitem__)
-  return figures.lines(records, settings, title, x=x, xlabel=xlabel, then=finished, panel=panel, **same, **more)
+  more |= dict(by='line', unit=grid.unit, over=grid.over, style=lambda line: _style(line, fits))
+  return figures.lines(records, settings, title, x=x, xlabel=xlabel, then=finish, **more)
 
 
-def _style(rows: pd.DataFrame, line: str, records: pd.DataFrame) -> Style:
+def _style(line: str, fits: pd.DataFrame) -> Style:
   """The label and the look of a line: thick and filled on the pretrained BERT, in between on one's own, else hollow."""
-  of = rows.iloc[0]
-  style = figures.style_of(of['method'])
-  if of['text'] == 'vanilla' and select(records, method=of['method'])['text'].nunique() > 1:
+  fit = fits.loc[line]
+  style = figures.style_of(fit['method'])
+  texts = select(fits, method=fit['method'])['text']
+  if fit['text'] == 'vanilla: ' and texts.nunique() > 1:
     style['color'] = _ON_VANILLA
-  fill, width = {'bert': (style['color'], 1.8), 'own': ('0.7', 1.3)}.get(of['model'], ('white', 0.9))
+  if fit['model'] == 'bert':
+    fill, width = style['color'], 1.8
+  elif fit['model'] == 'own':
+    fill, width = '0.7', 1.3
+  else:
+    fill, width = 'white', 0.9
   return dict(style, label=line, markerfacecolor=fill, linewidth=width)
 
 
-def _draw_majorities(axes: Axes, records: pd.DataFrame, of_two: bool) -> None:
+def _draw_majorities(axes: Axes, records: pd.DataFrame) -> None:
+  """A grey line for each text through the mean share of the majority class; a bar if there is one place."""
   for text, rows in records.groupby('text'):
-    label = f'{text}: majority class' if of_two else 'majority class'
-    dash = ':' if of_two and text == 'memory' else '-.'
-    figures.draw_level(axes, rows, 'majority_accuracy', label, dash)
+    means = rows.groupby('place')['majority_accuracy'].mean()
+    marker = '_' if len(means) == 1 else ''
+    dash = ':' if text == 'memory: ' else '-.'
+    look: dict[str, Any] = dict(marker=marker, markersize=25, linestyle=dash, color='0.45', linewidth=1.4)
+    axes.plot(100 * means, label=f'{text}majority class', **look)
 
 
 def figure_3_left(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against |H| by method and model; beside an untrained BERT, 'exact' and 'other_bert' are left out."""
-  records = grid.records
-  if (records['model'] == 'untrained').any():
-    records = records[records['model'].isin(['bert', 'untrained', 'own', 'none'])]
-  return _figure_3('left', grid, records, settings, 'num_states', _HIDDEN_STATES)
+  models = grid.records['model']
+  if 'untrained' in set(models):
+    grid = grid._replace(records=grid.records[~models.isin(['exact', 'other_bert'])])
+  return _figure_3('left', grid, settings, 'num_states', _HIDDEN_STATES)
 
 
 def figure_3_right(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
-  return _figure_3('right', grid, grid.records, settings, 'joint_states', _JOINT_STATES)
+  return _figure_3('right', grid, settings, 'joint_states', _JOINT_STATES)
 
 
-def _figure_3(
-  panel: str, grid: Grid, records: pd.DataFrame, settings: FigureSettings, x: str, xlabel: str
-) -> Figure | None:
-  papers = list(zip(records['text'], records['fit'].str.split().str[1]))
-  methods = {(text, fit.split()[1]) for text, fit in grid_tables.PAPER[panel]}
-  drawn = np.array([paper in methods for paper in papers])
+def _figure_3(panel: str, grid: Grid, settings: FigureSettings, x: str, xlabel: str) -> Figure | None:
+  records = grid.records
+  papers = {(text, fit.split()[1]) for text, fit in grid_tables.PAPER[panel]}
+  is_papers = [line in papers for line in zip(records['text'], records['method'])]
   # The paper's lines alone, if there are more methods than it draws.
-  if drawn.any() and not records['method'].isin(MAIN).all():
-    records = records[drawn]
+  if any(is_papers) and not records['method'].isin(MAIN).all():
+    records = records[is_papers]
 
   def draw_beside(axes: Axes, rows: pd.DataFrame) -> None:
-    """The paper's points, and in the left panel a mark at its |X|."""
     places = rows.groupby(x)['place'].first()
     if settings.paper_overlay:
-      _draw_paper(axes, places, panel, grid.records['scale'].iloc[0])
-    sizes = places.index
-    if panel == 'left' and sizes.min() <= _NUM_TOKENS <= sizes.max() and len(sizes) > 1:
-      _mark_vocabulary(axes, float(np.interp(_NUM_TOKENS, sizes, places)))
+      _draw_paper(axes, places, panel, records['scale'].iloc[0])
+    if panel == 'left' and len(places) > 1:
+      _mark_vocabulary(axes, places)
 
   title = f'Test accuracy by {xlabel.rpartition(" ")[0]}'
-  return _against(grid, records, settings, title, x, xlabel, draw_beside)
+  return _against(grid._replace(records=records), settings, title, x, xlabel, draw_beside)
 
 
-def _mark_vocabulary(axes: Axes, place: float) -> None:
-  """Past |X| the emission rows are dependent."""
-  axes.axvline(place, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  at = dict(transform=axes.get_xaxis_transform(), va='bottom', fontsize='small', color='0.35')
-  axes.text(place, 0.01, ' |H| = |X|', **at)  # type: ignore[arg-type]
+def _mark_vocabulary(axes: Axes, places: pd.Series) -> None:
+  """Mark |H| = |X| within the range of our sizes, the index of `places`: past it the emission rows are dependent."""
+  sizes = places.index
+  if sizes.min() <= _NUM_TOKENS <= sizes.max():
+    place = float(np.interp(_NUM_TOKENS, sizes, places))
+    axes.axvline(place, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    bottom = axes.get_xaxis_transform()
+    axes.text(place, 0.01, ' |H| = |X|', transform=bottom, va='bottom', fontsize='small', color='0.35')
 
 
 def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
-  """The paper's points within the range of our sizes, the index of `places` on the x axis."""
-  of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
+  """Draw the paper's points within the range of our sizes, the index of `places`."""
+  model = 'BERT-base' if scale in _PAPER_SCALES else 'BERT-base on more text'
   style: dict[str, Any] = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
   # No method has these markers.
   for marker, name in zip('x+', grid_tables.PAPER[panel].values()):
-    points = pd.Series(grid_tables.paper(panel, name, scale))
-    points = points[points.index.isin(range(places.index.min(), places.index.max() + 1))]
-    at = np.interp(points.index, places.index, places)
-    axes.plot(at, points, label=f'{name}, the paper ({of}; digitised)', marker=marker, **style)
+    points = grid_tables.paper(panel, name, scale)
+    sizes, accuracies = points.index, points.to_numpy()
+    at = np.interp(sizes, places.index, places, left=np.nan, right=np.nan)
+    label = f'{name}, the paper ({model}; digitised)'
+    axes.plot(at, accuracies, marker=marker, label=label, **style)
 
 
 def overview(grid: Grid, settings: FigureSettings) -> Figure | None:
-  """Accuracy against |H| of the fits of _OVERVIEW; None for one size alone."""
+  """Accuracy against |H| of the fits of _OVERVIEW."""
   chosen = grid.records[grid.records['fit'].isin(_OVERVIEW)].drop(columns='majority_accuracy')
-  if chosen['num_states'].nunique() < 2:
-    return None
   title = 'Readers of a pretrained BERT, of an untrained one and of tokens'
-  return _against(grid, chosen, settings, title, 'num_states', _HIDDEN_STATES)
+  return _against(grid._replace(records=chosen), settings, title, 'num_states', _HIDDEN_STATES)
 
 
 def controls(grid: Grid, settings: FigureSettings) -> Figure | None:
-  """Accuracy against |M||H| of attention beside its controls and a linear head; None if no control was run.
+  """Accuracy against |M||H| of attention beside its controls and a linear head, a panel for each text and model.
 
-  A panel for each text and model. Attention on a constant G reads no model, and stands in all panels of its text.
+  Attention on a constant G reads no model, and stands in all panels of its text.
   """
   records = grid.records[grid.records['method'].isin(_CONTROLS)]
   is_constant = records['method'] == 'attention_constant'
-  if not (is_constant | (records['method'] == 'attention_blind')).any():
-    return None
   models = sorted(records['model'].unique())
-  parts = [records[is_constant | (records['model'] == model)].assign(panel=MODEL_NAMES[model]) for model in models]
-  shown = pd.concat(parts).sort_values('text', kind='stable')
+  parts = [records[:0]]
+  for model in models:
+    shown = records[is_constant | (records['model'] == model)]
+    panel = shown['text'] + ' text, ' + MODEL_NAMES[model]
+    parts.append(shown.assign(panel=panel))
   # Panels name the text, so that lines need not.
-  shown = shown.assign(panel=shown['text'] + ' text, ' + shown['panel'], text='')
-  more: dict[str, Any] = dict(panel='panel', columns=len(models))
-  title = 'Attention beside its controls'
-  return _against(grid, shown, settings, title, 'joint_states', _JOINT_STATES, **more)
+  shown = pd.concat(parts).sort_values('text', kind='stable').assign(text='')
+  return _against(
+    grid._replace(records=shown),
+    settings,
+    'Attention beside its controls',
+    'joint_states',
+    _JOINT_STATES,
+    panel='panel',
+    columns=len(models),
+  )
 
 
 def memory_cells(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Error against the number of memory cells N, on a logarithmic axis that has a place for 0."""
-  fields = ['accuracy', 'majority_accuracy']
-  records = grid.records.assign(**{field: 1 - grid.records[field] for field in fields})
-  errors = records['accuracy'][records['accuracy'] > 0]
-  then = lambda axes, _: figures.log_axis_with_zero(axes, 100 * min(errors, default=0.001))
+  errors = 1 - grid.records[['accuracy', 'majority_accuracy']]
+  grid = grid._replace(records=grid.records.assign(**errors))
   title, xlabel = 'Test error by number of memory cells', 'number of memory cells N'
-  return _against(grid, records, settings, title, 'num_cells', xlabel, then, ylabel='test error (%)')
+  then = lambda axes, rows: figures.log_axis_with_zero(axes)
+  return _against(grid, settings, title, 'num_cells', xlabel, then, ylabel='test error (%)')
 
 
 def against_fields(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against a field in which settings differ, of numbers if there is one; a panel for each value of others."""
   records = grid.records
-  numbers = [name for name in grid.varied if name != 'seed' and records[name].dtype.kind in 'if']
-  names = [*numbers, *(name for name in grid.varied if name not in numbers)]
-  first = max(numbers or names, key=lambda name: records[name].nunique())
-  others = [name for name in names if name != first]
-  if first != 'distribution':
-    # A process has its sizes.
-    others += [name for name in ('memory_size', 'num_cells', 'num_states') if records[name].nunique() > 1]
+  fields = [name for name in grid.varied if name != 'seed'] or ['seed']
+  numbers = [name for name in fields if records[name].dtype.kind in 'if']
+  x = max(numbers or fields, key=lambda name: records[name].nunique())
+  others = [name for name in grid.rows if name != x and records[name].nunique() > 1]
+  records = records.sort_values(others, kind='stable')
   panel = pd.Series('', records.index)
   for name in others:
-    panel += f', {grid_tables.HEADINGS.get(name, name)} = ' + records[name].map(lists.shown)
-  records = records.assign(panel=panel.str.removeprefix(', ')).sort_values(others, kind='stable')
-  return _against(grid, records, settings, f'Test accuracy by {first}', first, first, panel='panel', columns=3)
+    heading = grid_tables.HEADINGS.get(name, name)
+    panel += f', {heading} = ' + records[name].map(lists.shown)
+  grid = grid._replace(records=records.assign(panel=panel.str.removeprefix(', ')))
+  return _against(grid, settings, f'Test accuracy by {x}', x, x, panel='panel', columns=3)
 
 
 def nearest_tokens(grid: Grid, settings: FigureSettings) -> Figure | None:
   """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
-  records = select(grid.records, method='table')
-  if 'changed_shares' not in records:
-    return None
-  curves = [pd.Series(shares) for shares in records['changed_shares']]
-  return _of_curves(
-    grid,
-    records,
-    curves,
+  return figures.lines(
+    _exploded(grid.records, 'changed_shares'),
     settings,
     'Test labels that change if only the nearest tokens are kept',
-    'number k of tokens nearest the [MASK] that are kept',
-    'labels that change (%)',
-    then=lambda axes, _: figures.log_axis_with_zero(axes, 0.1),
+    x='index',
+    by='size',
+    unit=grid.unit,
+    over=grid.over,
+    field='changed_shares',
+    xlabel='number k of tokens nearest the [MASK] that are kept',
+    ylabel='labels that change (%)',
+    then=lambda axes, rows: figures.log_axis_with_zero(axes),
   )
 
 
 def forgetting(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Mean delta after 2, 4, 8, ... tokens, a line per size; None if records differ in more than the process."""
-  if 'forgetting' not in grid.records or {*grid.varied} - {'distribution'}:
+  if {*grid.varied} - {'distribution'}:
     return None
-  records = grid.records.dropna(subset='forgetting').drop_duplicates(grid.tasks)
-  if 'distribution' in records and records['distribution'].astype(bool).all():
+  deltas = _exploded(grid.records, 'forgetting')
+  return figures.lines(
+    deltas[deltas['index'].isin(2 ** np.arange(1, 20))],
+    settings,
+    'What a text does not forget',
+    x='index',
+    by='size',
     # Trials of a process that is given share their HMM, which is the unit.
-    records = records.assign(trial=records['distribution'])
-  powers = 2 ** np.arange(1, 20)
-  curves = [pd.Series(delta, dtype=float).reindex(powers).dropna() for delta in records['forgetting']]
-  grid = grid._replace(unit=['trial'], over='HMMs')
-  title, ylabel = 'What a text does not forget', 'mean delta, total variation (%)'
-  return _of_curves(grid, records, curves, settings, title, 'tokens seen', ylabel)
+    unit=['distribution' if 'distribution' in grid.rows else 'trial'],
+    over='HMMs',
+    field='forgetting',
+    xlabel='tokens seen',
+    ylabel='mean delta, total variation (%)',
+  )
 
 
-def _of_curves(
-  grid: Grid,
-  records: pd.DataFrame,
-  curves: list[pd.Series],
-  settings: FigureSettings,
-  title: str,
-  xlabel: str,
-  ylabel: str,
-  **more: Any,
-) -> Figure | None:
-  """A line for each distribution through the means of a curve of each record."""
-  if records.empty:
-    return None
-  long = records.loc[records.index.repeat([len(curve) for curve in curves])]
-  curve = pd.concat(curves)
-  long = long.assign(x=curve.index, y=curve.to_numpy())
-  same: dict[str, Any] = dict(x='x', by='size', field='y', unit=grid.unit, over=grid.over)
-  return figures.lines(long, settings, title, xlabel=xlabel, ylabel=ylabel, **same, **more)
+def _exploded(records: pd.DataFrame, field: str) -> pd.DataFrame:
+  """A row for each number in the lists of a field, with its `index` there; no rows if no record has the field."""
+  if field not in records:
+    return pd.DataFrame(columns=[field, 'index'])
+  known = records.dropna(subset=field)
+  index = [range(len(values)) for values in known[field]]
+  long = known.assign(index=index).explode(['index', field])
+  return long.astype({'index': int, field: float})
 
 
 @figures.styled
@@ -255,15 +259,16 @@ def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
   if records.empty:
     return None
   figure, (axes,) = figures.panels(settings)
-  colours = figures.cycle(records['size'].unique())
+  styles = figures.cycle(records['size'].unique())
   for (size, model), rows in records.groupby(['size', 'model'], sort=False):
-    _draw_profile(axes, rows, colours(size)['color'], f'{size}, {MODEL_NAMES[model]}', model == 'bert')
+    label = f'{size}, {MODEL_NAMES[model]}'
+    _draw_profile(axes, rows, styles(size)['color'], label, model == 'bert')
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  place = r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell'
-  axes.set(xlabel=place, ylabel='mean attention weight (uniform = 1)')
+  axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
+  axes.set_ylabel('mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
   title = 'Attention to positions that may read the label cell'
-  counts = records.groupby(['size', 'model'])[grid.unit].nunique().iloc[:, 0]
+  counts = records.groupby(['size', 'model'])[grid.unit[0]].nunique()
   over = figures.number_of(counts, f'mean over {grid.over}')
   figures.finish(figure, records, title, over, 'area: share of positions')
   return figure
@@ -271,14 +276,14 @@ def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, colour: str, label: str, is_filled: bool) -> None:
   """Draw the mean weight in each nonempty bin of the probability, tasks weighted by their positions in it."""
-  # The means of a bin and its share of the positions; the index is the number of the bin within its task.
-  columns = ['probability', 'weight', 'share']
-  profiles = [pd.DataFrame(profile, columns=columns) for profile in records['attention_profile']]
-  bins = pd.concat(profiles).dropna().astype(float)
-  share = bins['share'].groupby(level=0).sum()
-  products = bins[['probability', 'weight']].mul(bins['share'], axis=0)
-  means = products.groupby(level=0).sum().div(share, axis=0)
+  # Of each task and bin: the means over its positions of probability and weight, and its share of all positions.
+  profiles = np.array([*records['attention_profile']], float)
+  is_nonempty = profiles[:, :, 2].any(axis=0)
+  means = profiles[:, is_nonempty, :2]
+  shares = profiles[:, is_nonempty, 2:]
+  sums = np.nansum(means * shares, axis=0)
+  at, heights = (sums / shares.sum(0)).T
   fill, width = (colour, 1.8) if is_filled else ('white', 0.9)
-  axes.plot(means['probability'], means['weight'], color=colour, linewidth=width, label=label)
-  area = 16 + 300 * share / len(records)
-  axes.scatter(means['probability'], means['weight'], area, color=fill, edgecolors=colour, zorder=3, clip_on=False)
+  axes.plot(at, heights, color=colour, linewidth=width, label=label)
+  area = 16 + 300 * shares.mean(0)
+  axes.scatter(at, heights, area, color=fill, edgecolors=colour, zorder=3, clip_on=False)

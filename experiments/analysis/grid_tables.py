@@ -1,6 +1,5 @@
 """The tables of a grid of trials, only from records."""
 
-from collections.abc import Iterable
 import json
 import pathlib
 from typing import Any, NamedTuple
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.statistics import Interval, interval, percent, welch
+from experiments.analysis.statistics import interval, percent, welch
 from experiments.analysis.tables import (
   by_unit,
   contrasts,
@@ -16,18 +15,17 @@ from experiments.analysis.tables import (
   means,
   paired,
   pooled,
-  Row,
   select,
   Table,
   table,
-  tested,
+  tested_apart,
   varied,
 )
 from experiments.settings import lists
 from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES, NONE
 
-REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text('utf-8'))
+_REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text('utf-8'))
 # Lines of each panel of the paper's Figure 3: kind of text and fit, and their name in the reference.
 PAPER = {
   'left': {('vanilla', 'bert head'): 'head', ('vanilla', 'bert prompt'): 'prompt'},
@@ -72,21 +70,22 @@ HEADINGS = {
   'num_states': '|H|',
   'joint_states': '|M|^N |H|',
 }
-_TESTED = 'p of t tests, Holm over the rows of a contrast. Detectable: with 80% power at level 0.05 / tests'
+_DISTANCES = {'kl_at_mask': 'KL at [MASK]', 'excess_mlm_loss': 'excess MLM loss'}
+_TESTED = 'Holm over the rows of a contrast; detectable: 80% power at level 0.05 / tests'
 _TITLES = {
   'accuracy': 'Test accuracy in percent, mean [95% interval]',
   'contrasts': f'Differences in points, paired by task; {_TESTED}',
-  'texts': f'Memory text minus vanilla text of as many joint states on BERT in points, by Welch; {_TESTED}',
+  'texts': f'Memory text minus vanilla text of as many joint states on BERT, in points, Welch; {_TESTED}',
   'values': f'Differences in points from the first value of a field, paired by task; {_TESTED}',
   'trends': (
     'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
     'states: Spearman over HMMs, p of a permutation test; Holm over the rows of this table. Detectable: with 80% power '
     'at level 0.05 / rows'
   ),
-  'beside_paper': 'Ours on BERT beside the digitised Figure 3. Apart: by more than both half-widths, added in squares',
+  'beside_paper': 'Ours on BERT beside the digitised Figure 3',
   'lead': 'Lead over the best reader without a model in points, paired by task',
-  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
-  'moved': 'Total variation in percent by which prompts move the prediction at the [MASK]; any: by any prompt at most',
+  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
+  'moved': 'Total variation in percent by which prompts move the prediction at the [MASK]',
   'diagnostics': "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
 }
 
@@ -114,17 +113,27 @@ class Grid(NamedTuple):
     """The columns that name a task."""
     return [*self.rows, 'trial', 'task']
 
-  @property
-  def wide(self) -> pd.DataFrame:
-    """Accuracies in percent, a row for each task and a column for each fit."""
-    return 100 * self.records.pivot(index=self.tasks, columns='fit', values='accuracy').astype(float)
+  def wide(self, field: str = 'accuracy') -> pd.DataFrame:
+    """A field, a row for each task and a column for each fit; NaN without the field."""
+    records = self.records.reindex(columns=[*self.tasks, 'fit', field])
+    return records.pivot(index=self.tasks, columns='fit', values=field).astype(float)
 
-  def fits(self, field: str, cell: Any = percent) -> pd.DataFrame:
-    """The means of a field over units, a row for each distribution and a column for each fit that has it."""
-    if field not in self.records or self.records[field].isna().all():
-      return pd.DataFrame()
+  def fits(self, field: str, cell: Any = percent, suffix: str = '') -> pd.DataFrame:
+    """The means of a field over units, a row for each distribution and a column for each fit that has it.
+
+    Headings name the method above the model, and end with `suffix`.
+    """
     cells = means(self.records, self.rows, field, self.unit, cell, ['fit'])
-    return cells[[fit for fit in FITS if fit in cells]]
+    cells = cells[[fit for fit in FITS if fit in cells]]
+    return cells.rename(columns=lambda fit: '\n'.join(FITS[fit].rsplit(', ', 1)) + suffix)
+
+  def at_end(self) -> 'Grid':
+    """The grid without fits to a BERT before the last step at which it is read; its end has no step."""
+    if 'step' not in self.records:
+      return self
+    # Steps are sorted, and the missing step of the end comes last.
+    last = self.records.sort_values('step').drop_duplicates([*self.tasks, 'fit'], keep='last')
+    return self._replace(records=last.sort_index())
 
 
 def prepared(records: pd.DataFrame) -> Grid:
@@ -132,198 +141,176 @@ def prepared(records: pd.DataFrame) -> Grid:
 
   The best head is fitted to the test texts, so that its accuracy here is that on validation texts.
   """
-  is_memory, names = records['memory_size'] > 0, varied(records)
+  names = varied(records)
+  points = [Point(*point) for point in records[[*Point._fields]].itertuples(index=False)]
+  is_memory = records['memory_size'] > 0
   records = records.assign(
     accuracy=records['accuracy'].where(records['method'] != 'head_best', records['validation_accuracy']),
     fit=records['model'] + ' ' + records['method'],
     text=np.where(is_memory, 'memory', 'vanilla'),
-    joint_states=records['num_states'] * records['memory_size'] ** records['num_cells'],
-    size=[str(Point(*point)) for point in zip(*(records[name] for name in Point._fields))],
+    joint_states=[point.joint_states for point in points],
+    size=[str(point) for point in points],
   )
-  is_given = False
+  rows = [*names, 'num_states']
+  if is_memory.any():
+    rows = [*names, 'text', 'memory_size', 'num_cells', 'joint_states', 'num_states']
+  trial = 'HMM'
   if 'distribution' in records:
-    is_given = records['distribution'].astype(bool).all()
-    records = records.assign(distribution=records['distribution'].map(lists.shown))
-  process = ['distribution'] if is_given and 'distribution' not in names else []
-  memory = ['text', 'memory_size', 'num_cells', 'joint_states'] if is_memory.any() else []
-  rows = [*process, *names, *memory, 'num_states']
-  trial = 'pretraining seed' if is_given else 'HMM'
+    if records['distribution'].all():
+      trial = 'pretraining seed'
+      rows = list(dict.fromkeys(['distribution', *rows]))
+    records['distribution'] = records['distribution'].map(lists.shown)
   if records['trial'].nunique() > 1:
     return Grid(records, names, rows, ['trial'], f'{trial}s')
   return Grid(records, names, rows, ['task'], f'tasks of one {trial}')
 
 
-def at_end(records: pd.DataFrame) -> pd.DataFrame:
-  """The records without those of a BERT before the last step at which it is read; its end has no step."""
-  if 'step' not in records:
-    return records
-  fits = [name for name in (*varied(records), *Point._fields, 'trial', 'task', 'model', 'method') if name in records]
-  step = records['step'].astype(float).fillna(np.inf)
-  return records[step == step.groupby([records[name] for name in fits]).transform('max')]
-
-
 def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
   is_main = grid.records['method'].isin(MAIN) & ~grid.records['model'].isin(_CONTROLS)
-  main, other = (grid._replace(records=grid.records[chosen]) for chosen in (is_main, ~is_main))
-  differences = paired(grid.wide, _names(pair.split(' - ') for pair in _PAIRS))
+  main = grid._replace(records=grid.records[is_main])
+  other = grid._replace(records=grid.records[~is_main])
+  differences = paired(100 * grid.wide(), _PAIRS).rename(index=_in_words, level='contrast')
   frames = {
     'accuracy': _accuracy(main),
-    'contrasts': contrasts(differences, grid.rows, grid.unit),
-    'texts': _texts(grid),
+    'contrasts': tested_apart(contrasts(differences, grid.rows, grid.unit)),
+    'texts': tested_apart(_texts(grid)) if not grid.varied else pd.DataFrame(),
     'values': _values(grid),
     'trends': _trends(grid, differences),
     'beside_paper': _beside_paper(grid) if paper_overlay else pd.DataFrame(),
     'lead': _lead(grid),
     'head_sizes': grid.fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
     'moved': _moved(grid),
-    'diagnostics': _joined(other.fits('accuracy'), _of_other_tasks(other)),
+    'diagnostics': _diagnostics(other),
   }
   made = dict[str, Table]()
   for name, frame in frames.items():
-    if frame.shape[1]:
-      made[name] = table(f'{_TITLES[name]}; over {grid.over}', _with_headings(frame))
+    if len(frame):
+      made[name] = table(f'{_TITLES[name]}; over {grid.over}', frame.rename_axis(index=HEADINGS))
   return made
 
 
-def _with_headings(frame: pd.DataFrame) -> pd.DataFrame:
-  """The frame with headings for names of columns; 'MODEL METHOD' has the two below each other."""
-  frame = frame.rename_axis(index=HEADINGS)
-  return frame.rename(columns={fit: '\n'.join(name.rsplit(', ', 1)) for fit, name in FITS.items()})
-
-
-def _joined(*frames: pd.DataFrame) -> pd.DataFrame:
-  """Frames side by side, without empty ones, whose index has no names."""
-  parts = [frame for frame in frames if len(frame)]
-  return pd.concat(parts, axis=1) if parts else pd.DataFrame()
+def _in_words(pair: str) -> str:
+  """A difference of fits in words, with their model once if it is the same."""
+  first, second = pair.split(' - ')
+  words, _, model = FITS[first].rpartition(', ')
+  is_same = FITS[second].endswith(f', {model}')
+  return f'{words if is_same else FITS[first]} - {FITS[second]}'
 
 
 def _accuracy(grid: Grid) -> pd.DataFrame:
-  """Beside accuracies units, near ties, the majority class, and the distance of each model from the exact G."""
+  """Accuracies beside units, near ties, the majority class, and the distance of each model from the exact G."""
   if grid.records.empty:
     return pd.DataFrame()
   groups = grid.records.groupby(grid.rows, sort=False)
-  counts = groups[grid.unit].nunique().set_axis(['n'], axis=1)
-  cells = (100 * groups['near_tie_share'].mean()).map('{:.1f}'.format).to_frame('near\nties')
-  cells['majority'] = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
-  for field, heading in (('kl_at_mask', 'KL at [MASK]'), ('excess_mlm_loss', 'excess MLM loss')):
-    measured = grid.records[grid.records['model'] != 'exact'].dropna(subset=field)
-    for model, records in measured.groupby('model', sort=False):
-      distances = records.groupby(grid.rows, sort=False)[field].mean().astype(float)
-      cells[f'{heading}\n{MODEL_NAMES[model]}'] = distances.map('{:.3f}'.format)
-  return _joined(counts, grid.fits('accuracy'), cells)
+  near_ties = 100 * groups['near_tie_share'].mean()
+  majority = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
+  parts = [
+    groups[grid.unit].nunique().set_axis(['n'], axis=1),
+    grid.fits('accuracy'),
+    near_ties.map('{:.1f}'.format).rename('near\nties'),
+    majority.rename('majority'),
+  ]
+  pretrained = grid.records[grid.records['model'] != 'exact']
+  for field, heading in _DISTANCES.items():
+    distances = means(pretrained, grid.rows, field, grid.unit, lambda nats: f'{nats.mean():.3f}', ['model'])
+    parts.append(distances.set_axis([f'{heading}\n{MODEL_NAMES[model]}' for model in distances], axis=1))
+  return pd.concat(parts, axis=1)
 
 
-def _of_other_tasks(grid: Grid) -> pd.DataFrame:
-  """The accuracy of a converged head behind a prompt that was trained for another task."""
-  refits = select(grid.records, fit='bert prompt_refit')
-  if refits.empty:
-    return pd.DataFrame()
-  cells = means(refits, grid.rows, 'other_task_accuracy', grid.unit)
-  return cells.to_frame('converged head behind\nprompt of another task')
+def _diagnostics(grid: Grid) -> pd.DataFrame:
+  """Accuracies, also of converged heads behind a prompt that was trained for another task."""
+  refits = grid._replace(records=select(grid.records, fit='bert prompt_refit'))
+  return grid.fits('accuracy').join(refits.fits('other_task_accuracy', suffix=',\nanother task'))
 
 
-def _names(pairs: Iterable[Any]) -> dict[str, tuple[str, str]]:
-  """Pairs of fits by the name of their difference, which says their models."""
-  named = dict[str, tuple[str, str]]()
-  for first, second in pairs:
-    label, _, model = FITS[first].rpartition(', ')
-    is_one = FITS[second].endswith(f', {model}')
-    named[f'{label if is_one else FITS[first]} - {FITS[second]}'] = first, second
-  return named
-
-
-def _texts(grid: Grid) -> pd.DataFrame:
-  """Differences of text with a memory from vanilla text of as many joint states, which share no HMM."""
-  if 'text' not in grid.rows or grid.varied:
-    return pd.DataFrame()
-  places = ['text', 'method', 'joint_states', 'num_cells']
-  on_bert = by_unit(select(grid.records, model='bert'), places, 'accuracy', grid.unit)
-  units = {place: 100 * values.to_numpy() for place, values in on_bert.groupby(level=places, sort=False)}
-  found = dict[Any, Interval]()
+def _texts(grid: Grid) -> pd.Series:
+  """The intervals of text with a memory minus vanilla text of as many joint states, which share no HMM."""
+  sizes = ['num_cells', 'joint_states']
+  found = {}
   for first, second in _OF_TEXTS:
-    name = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
-    for (text, method, size, cells), values in units.items():
-      vanilla = units.get(('vanilla', second, size, 0))
-      if (text, method) == ('memory', first) and vanilla is not None:
-        found[name, cells, size] = welch(values, vanilla)
-  if not found:
-    return pd.DataFrame()
-  return tested(pd.Series(found).rename_axis(['contrast', 'num_cells', 'joint_states']), ['contrast'])
+    contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
+    memory = select(grid.records, model='bert', text='memory', method=first)
+    vanilla = select(grid.records, model='bert', text='vanilla', method=second)
+    for (cells, size), rows in memory.groupby(sizes, sort=False):
+      beside = select(vanilla, joint_states=size)
+      if len(beside):
+        first_units = by_unit(rows, sizes, 'accuracy', grid.unit)
+        second_units = by_unit(beside, sizes, 'accuracy', grid.unit)
+        found[contrast, cells, size] = welch(100 * first_units, 100 * second_units)
+  index = pd.MultiIndex.from_tuples([*found], names=['contrast', *sizes])
+  return pd.Series([*found.values()], index, object)
 
 
 def _values(grid: Grid) -> pd.DataFrame:
-  """Differences of each fit from the first value of each varied field, which trials of one number share a key at.
+  """The differences of each fit from the first value of each field that varies, where they share a key.
 
-  The unit of a field that changes the HMM is the trial. Seeds and given processes are no values to compare.
+  Seeds and given processes are no values to compare.
   """
-  parts = [_from_first(grid, name) for name in grid.varied if name not in ('seed', 'distribution')]
-  return pd.concat([pd.DataFrame(), *parts])
+  columns = [name for name in grid.varied if name not in ('seed', 'distribution')]
+  return pd.concat([pd.DataFrame(), *(_from_first(grid, column) for column in columns)])
 
 
 def _from_first(grid: Grid, column: str) -> pd.DataFrame:
-  """The differences from the first value of a column, without those of fits that it does not decide."""
-  wide = grid.wide
-  first = wide.index.get_level_values(column)[0]
-  reference = wide.xs(first, level=column)
-  others = wide.drop(index=first, level=column)
-  places = others.index.droplevel(column)
-  differences = others - reference.reindex(places).set_axis(others.index)
-  differences = differences.loc[:, (differences.fillna(0) != 0).any()]
-  names = {fit: f'{FITS[fit]}, minus {column} = {lists.shown(first)}' for fit in differences}
-  long = differences.rename(columns=names).rename_axis(columns='contrast').stack()
-  return contrasts(long, grid.rows, ['trial'] if column.startswith(_OF_DRAWS) else grid.unit)
+  """The differences from the first value of a column, without those of fits that it does not decide.
+
+  The unit of a field that changes the HMM is the trial.
+  """
+  first = grid.records[column].iloc[0]
+  name = f'{column} = {lists.shown(first)}'
+  records = grid.records.assign(contrast=grid.records['fit'].map(FITS) + f', minus {name}')
+  accuracies = records.set_index(['contrast', *grid.tasks])['accuracy']
+  # Both have an index of tasks: pandas finds the first value of each.
+  differences = 100 * (accuracies - accuracies.xs(first, level=column)).dropna()
+  differences = differences.drop(index=first, level=column)
+  decided = differences.groupby(level='contrast').filter(lambda of: of.any())
+  unit = grid.unit
+  if column.startswith(_OF_DRAWS):
+    unit = ['trial']
+  return tested_apart(contrasts(decided, grid.rows, unit))
 
 
 def _trends(grid: Grid, differences: pd.Series) -> pd.DataFrame:
   if grid.unit != ['trial']:
     return pd.DataFrame()
-  size = 'joint_states' if 'joint_states' in grid.rows else 'num_states'
   by = [name for name in grid.rows if name == 'text' or name in grid.varied]
-  return pooled(differences, by, [name for name in grid.rows if name not in by], size, grid.unit)
+  strata = [name for name in grid.rows if name not in by]
+  size = 'joint_states' if 'joint_states' in strata else 'num_states'
+  return pooled(differences, by, strata, size, grid.unit)
 
 
-def paper(panel: str, name: str, scale: str, statistic: str = 'mean') -> dict[int, float]:
-  """The 'mean' accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
+def paper(panel: str, name: str, scale: str) -> pd.Series:
+  """The mean accuracy in percent by size, as digitised from Figure 3.
 
   Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
   """
   # `paper_v1` is compared with the first text's figure, every other scale with the later text's.
-  shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
-  sizes = shown['num_states' if panel == 'left' else 'memory_times_states']
-  return dict(zip(sizes, shown[name][statistic] or ()))
+  shown = _REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
+  return pd.Series(shown[name]['mean'], shown['num_states' if panel == 'left' else 'memory_times_states'])
 
 
 def _beside_paper(grid: Grid) -> pd.DataFrame:
-  """A row for each fit that the paper draws: ours and the paper's. An unknown half-width counts as 0."""
-  panel, scale = 'right' if 'text' in grid.rows else 'left', grid.records['scale'].iloc[0]
+  """A row for each point that both the paper and we have: ours, the paper's and the difference."""
+  panel = 'right' if 'text' in grid.rows else 'left'
+  scale = grid.records['scale'].iloc[0]
   ours = means(grid.records, ['text', 'fit', 'joint_states'], 'accuracy', grid.unit)
-  rows = list[Row]()
-  for (text, fit), name in PAPER[panel].items():
-    half_widths = paper(panel, name, scale, 'ci95')
-    for size, mean in paper(panel, name, scale).items():
-      own = ours.get((text, fit, size))
-      if own is not None:
-        difference = own.mean - mean
-        apart = abs(difference) > np.hypot(own.half_width, half_widths.get(size, 0))
-        row = {'text': text, 'fit': FITS[fit], HEADINGS['joint_states']: size, 'ours': own, 'paper': mean}
-        rows.append({**row, 'difference': f'{difference:+.1f}', 'apart': 'yes' if apart else 'no'})
-  return pd.DataFrame(rows)
+  lines = {line: paper(panel, name, scale) for line, name in PAPER[panel].items()}
+  papers = pd.concat(lines, names=ours.index.names)
+  beside = pd.DataFrame({'ours': ours, 'paper': papers}).dropna()
+  differences = beside['ours'].map(lambda own: own.mean) - beside['paper']
+  beside['difference'] = differences.map('{:+.1f}'.format)
+  return beside.rename(index=FITS, level='fit')
 
 
 def _lead(grid: Grid) -> pd.DataFrame:
   """The lead of each fit over the best reader without a model on the same task, a row for each distribution."""
   is_reader = grid.records['model'] == NONE
-  rivals, records = grid.records[is_reader], grid.records[~is_reader]
-  leads = 100 * lead(records, rivals, grid.tasks)
-  return grid._replace(records=records.assign(lead=leads)).fits('lead', interval)
+  leads = 100 * lead(grid.records[~is_reader], grid.records[is_reader], grid.tasks)
+  return grid._replace(records=grid.records.assign(lead=leads)).fits('lead', interval)
 
 
 def _moved(grid: Grid) -> pd.DataFrame:
   """Distances by which tuned, text and random prompts move each model, and by which any prefix moves the exact one."""
-  parts = []
-  for kind, field in {'tuned': 'tv_moved', 'text': 'tv_moved_by_text', 'random': 'tv_moved_by_random'}.items():
-    cells = grid.fits(field)
-    parts.append(cells.set_axis([f'{FITS[fit]}\n{kind}' for fit in cells], axis=1))
-  cells = _joined(*parts)
-  return cells.assign(any=means(grid.records, grid.rows, 'tv_movable', grid.unit)) if len(cells) else cells
+  kinds = {'tuned': 'tv_moved', 'text': 'tv_moved_by_text', 'random': 'tv_moved_by_random'}
+  cells = pd.concat([grid.fits(field, suffix=f'\n{kind}') for kind, field in kinds.items()], axis=1)
+  return cells.assign(any=means(grid.records, grid.rows, 'tv_movable', grid.unit))

@@ -1,6 +1,6 @@
 """Means over independent units, with 95% t intervals, tests and corrections. Nothing here trains or edits a record."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 import functools
 from typing import NamedTuple
 
@@ -8,15 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 import pandas as pd
 import scipy.optimize
+import scipy.special
 import scipy.stats
 
 # Level of a test, before correction.
 LEVEL = 0.05
-# The bounds of a share in percent.
-PERCENT = (0.0, 100.0)
 _UNBOUNDED = (-np.inf, np.inf)
-# Random orders of a permutation test of more than eight units.
-_ORDERS = 50_000
 
 
 class Interval(NamedTuple):
@@ -39,7 +36,7 @@ class Interval(NamedTuple):
   @property
   def half_width(self) -> float:
     """Half the length of the interval before clipping; NaN without one."""
-    return _critical(0.025, self.degrees) * self.standard_error
+    return scipy.special.stdtrit(self.degrees, 1 - LEVEL / 2) * self.standard_error
 
   @property
   def ends(self) -> np.ndarray:
@@ -51,7 +48,7 @@ class Interval(NamedTuple):
     """The p-value of the two-sided test; NaN if there is no spread to test against."""
     if not self.standard_error > 0:
       return np.nan
-    return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
+    return 2 * scipy.special.stdtr(self.degrees, -abs(self.mean) / self.standard_error)
 
   def minimum_effect(self, level: float) -> float:
     """The minimum detectable effect: the least true difference found with 80% power at `level`, given this spread.
@@ -60,7 +57,9 @@ class Interval(NamedTuple):
     and noncentrality (delta / standard_error)^2. This is exact for normal pairs with this spread, and approximate for
     Welch's test, whose degrees of freedom are estimated.
     """
-    return _detectable(level, self.degrees) * self.standard_error if self.standard_error > 0 else np.nan
+    if not self.standard_error > 0:
+      return np.nan
+    return _detectable(level, self.degrees) * self.standard_error
 
   def __str__(self) -> str:
     if np.isnan(self.mean):
@@ -69,22 +68,20 @@ class Interval(NamedTuple):
       return f'{self.mean:z.1f}'
     if self.bounds == _UNBOUNDED:
       return f'{self.mean:z.1f} ± {self.half_width:.1f}'
-    return '{:.1f} [{:.1f}, {:.1f}]'.format(self.mean, *self.ends)
-
-
-@functools.cache
-def _critical(tail: float, degrees: float) -> float:
-  """The value that t exceeds with probability `tail`."""
-  return float(scipy.stats.t.isf(tail, degrees))
+    low, high = self.ends
+    return f'{self.mean:.1f} [{low:.1f}, {high:.1f}]'
 
 
 @functools.cache
 def _detectable(level: float, degrees: float) -> float:
   """The minimum detectable effect in standard errors."""
-  critical = _critical(level / 2, degrees)
-  excess = lambda shift: scipy.stats.ncf.sf(critical**2, 1, degrees, shift**2) - 0.8
+  critical = scipy.special.stdtrit(degrees, 1 - level / 2)
+
+  def excess_power(effect: float) -> float:
+    return scipy.stats.ncf.sf(critical**2, 1, degrees, effect**2) - 0.8
+
   # Upper bracket: four critical values are missed only if the spread is estimated four times too large.
-  return scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6)
+  return scipy.optimize.brentq(excess_power, 0, 4 * critical, xtol=1e-6)
 
 
 def interval(values: ArrayLike) -> Interval:
@@ -94,12 +91,12 @@ def interval(values: ArrayLike) -> Interval:
   '2.0 ± 2.5'
   """
   values = np.asarray(values, float)
-  count = len(values)
-  if count < 3:
-    return Interval(float(values.mean()) if count else np.nan, n=count)
+  n = len(values)
+  if n < 3:
+    return Interval(values.mean() if n else np.nan, n=n)
   # Subtract the first, so that equal values have a spread of 0 and not of rounding.
-  spread = np.std(values - values[0], ddof=1)
-  return Interval(float(values.mean()), float(spread / np.sqrt(count)), count - 1, count)
+  standard_error = scipy.stats.sem(values - values[0])
+  return Interval(values.mean(), standard_error, n - 1, n)
 
 
 def percent(values: ArrayLike) -> Interval:
@@ -111,37 +108,40 @@ def percent(values: ArrayLike) -> Interval:
   >>> str(percent([0.5, 0.75, 1.0]))
   '75.0 [12.9, 100.0]'
   """
-  return interval(100 * np.asarray(values, float))._replace(bounds=PERCENT)
+  return interval(100 * np.asarray(values, float))._replace(bounds=(0.0, 100.0))
 
 
-def stratified(strata: Iterable[ArrayLike]) -> Interval:
+def stratified(values: pd.Series, strata: Sequence[str]) -> Interval:
   """The mean of all independent values, and its t interval over strata whose numbers of values were chosen beforehand.
 
   The variance of the mean is sum_s (n_s / n)^2 SE_s^2, with SE_s of `interval`, and its degrees of freedom are Welch
   and Satterthwaite's. So differences between strata, such as sizes |H|, do not widen the interval.
+
+  Args:
+    values: one for each unit.
+    strata: levels of their index, which name the stratum.
   """
-  parts = [interval(values) for values in strata]
-  count = sum(part.n for part in parts)
-  if not count:
+  if values.empty:
     return Interval(np.nan)
-  shares = np.array([part.n / count for part in parts])
-  means, errors, degrees = np.array([part[:3] for part in parts]).T
-  return Interval(float(shares @ means), *_combined(shares * errors, degrees), count)
+  parts = [interval(part) for _, part in values.groupby(level=strata)]
+  shares = [part.n / len(values) for part in parts]
+  return _weighted_sum(parts, shares)._replace(n=len(values))
 
 
 def welch(first: ArrayLike, second: ArrayLike) -> Interval:
-  """The mean of `first` minus that of `second`, which share nothing: Welch's interval and test."""
-  parts = interval(first), interval(second)
-  _, errors, degrees = np.array([part[:3] for part in parts]).T
-  return Interval(parts[0].mean - parts[1].mean, *_combined(errors, degrees), parts[0].n)
+  """The mean of `first` minus that of `second`, which share nothing: Welch's interval and test; `n` is of the first."""
+  parts = [interval(first), interval(second)]
+  return _weighted_sum(parts, [1, -1])._replace(n=parts[0].n)
 
 
-def _combined(errors: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
-  """The standard error of a sum of independent terms, and its degrees of freedom (Welch and Satterthwaite)."""
-  variances = np.square(errors)
-  # Without any spread they do not matter.
-  weights = variances if variances.any() else np.ones_like(variances)
-  return float(np.sqrt(variances.sum())), float(weights.sum() ** 2 / (weights**2 / degrees).sum())
+def _weighted_sum(parts: Sequence[Interval], weights: ArrayLike) -> Interval:
+  """The weighted sum of independent means, with Welch and Satterthwaite's degrees of freedom."""
+  means, errors, degrees = np.transpose([part[:3] for part in parts])
+  variances = np.square(weights * errors)
+  # Without any spread the degrees do not matter.
+  spreads = variances if variances.any() else np.ones_like(variances)
+  sum_degrees = spreads.sum() ** 2 / (spreads**2 / degrees).sum()
+  return Interval(np.dot(weights, means), np.sqrt(variances.sum()), sum_degrees)
 
 
 def outcome(found: Interval, least: float, most: float) -> str:
@@ -158,22 +158,22 @@ def holm(p_values: pd.Series) -> pd.Series:
   >>> holm(pd.Series([0.01, 0.04, 0.03])).tolist()
   [0.03, 0.06, 0.06]
   """
-  positions = pd.Series(np.asarray(p_values, float)).sort_values()
-  steps = (positions * np.arange(len(positions), 0, -1)).cummax().clip(upper=1)
-  return pd.Series(steps.sort_index().to_numpy(), p_values.index)
+  ordered = p_values.sort_values()
+  num_left = np.arange(len(ordered), 0, -1)
+  return (ordered * num_left).cummax().clip(upper=1).reindex(p_values.index)
 
 
 def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
   """Spearman's rank correlation of values of independent units with their sizes, and its p-value.
 
   The p-value is of a two-sided permutation test: exact for up to eight units, else from 50,000 random orders of a fixed
-  seed. Both are NaN for fewer than three units, a missing value, or a constant.
+  seed. Both are NaN for fewer than three units or a constant.
   """
   # Values that differ by rounding are ties.
-  ranks = pd.DataFrame({'size': np.asarray(sizes), 'value': np.round(np.asarray(values, float), 9)}).rank()
+  ranks = pd.DataFrame({'size': sizes, 'value': np.round(np.asarray(values), 9)}).rank()
   # A constant has no ranks to permute.
-  if len(ranks) < 3 or ranks.isna().any(axis=None) or (ranks.nunique() < 2).any():
+  if len(ranks) < 3 or (ranks.nunique() < 2).any():
     return np.nan, np.nan
-  orders = scipy.stats.PermutationMethod(_ORDERS, rng=0)
-  correlation = scipy.stats.pearsonr(ranks['size'], ranks['value'], method=orders)
-  return correlation.statistic, correlation.pvalue
+  orders = scipy.stats.PermutationMethod(50_000, rng=0)
+  found = scipy.stats.pearsonr(ranks['size'], ranks['value'], method=orders)
+  return found.statistic, found.pvalue

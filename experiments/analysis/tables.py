@@ -4,7 +4,7 @@
 trial, which draws an HMM.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import re
 import textwrap
 from typing import Any, NamedTuple
@@ -13,15 +13,13 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from experiments.analysis.statistics import holm, Interval, interval, LEVEL, percent, stratified, trend
+from experiments.analysis.statistics import holm, interval, LEVEL, percent, stratified, trend
 from experiments.settings import lists
 from experiments.settings.fields import printable
 from experiments.settings.grid import Point
 
 # The cells of a row by the headings of their columns.
 Row = dict[str, Any]
-# Columns of words wrap at this width, and titles at that of a page.
-_WORDS, _PAGE = 40, 120
 
 
 class Table(NamedTuple):
@@ -43,21 +41,18 @@ def table(title: str, rows: Sequence[Row] | pd.DataFrame, num_texts: int = 0) ->
   frame = pd.DataFrame(rows)
   if frame.index.names[0] is not None:
     frame = frame.reset_index()
-  texts = frame.astype(object).map(_cell)
+  texts = frame.astype(object).where(frame.notna(), '').map(_cell)
   return Table(title, texts.loc[:, (texts != '').any()], num_texts)
 
 
 def _cell(value: Any) -> str:
-  """A text; '' for a missing value."""
-  if value is None or isinstance(value, float) and np.isnan(value):
-    return ''
   return f'{value:.6g}' if isinstance(value, float) else str(value)
 
 
 def as_text(table: Table) -> str:
   """The table below its title, in plain text."""
-  rows = _rows(table, tablefmt='simple', maxcolwidths=[_WORDS] * table.num_texts)
-  return printable(f'{textwrap.fill(table.title, _PAGE)}\n\n{rows}\n', kept='\n')
+  rows = _rows(table, tablefmt='simple', maxcolwidths=[40] * table.num_texts)
+  return printable(f'{textwrap.fill(table.title, 120)}\n\n{rows}\n', kept='\n')
 
 
 def as_markdown(table: Table) -> str:
@@ -108,14 +103,16 @@ def varied(records: pd.DataFrame) -> list[str]:
 
 def by_place(records: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
   """The records of each distribution at each value of the fields in which they differ, with these in words."""
-  names = varied(records)
-  for key, rows in records.groupby([*names, *Point._fields], sort=False):
-    values, point = key[: len(names)], Point(*map(int, key[len(names) :]))
-    yield f'{point} {lists.text(dict(zip(names, values)))}'.strip(), rows
+  fields = varied(records)
+  for values, rows in records.groupby([*Point._fields, *fields], sort=False):
+    point, others = Point(*values[:3]), dict(zip(fields, values[3:]))
+    yield f'{point} {lists.text(others)}'.strip(), rows
 
 
 def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
   """The mean of a field in each unit, indexed by `rows` and `unit`; records that lack the field are skipped."""
+  if field not in records:
+    records = records.assign(**{field: np.nan})
   known = records.dropna(subset=field).astype({field: float})
   return known.groupby([*rows, *unit], sort=False)[field].mean()
 
@@ -134,32 +131,30 @@ def means(
   return cells.unstack([*columns], sort=False) if columns else cells
 
 
-def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: Sequence[str], field: str = 'accuracy') -> pd.Series:
-  """A field of each record minus the best of `rivals` on the same `task`, its columns; NaN if there is none."""
-  best = rivals.groupby([*task])[field].max()
-  joined = records.join(best.rename('best'), on=[*task])
-  return joined[field] - joined['best']
+def lead(records: pd.DataFrame, rivals: pd.DataFrame, task: Sequence[str]) -> pd.Series:
+  """The accuracy of each record minus that of the best of `rivals` on the same `task`, its columns; NaN without one."""
+  best = rivals.groupby([*task])['accuracy'].max()
+  return records['accuracy'] - records.join(best.rename('best'), on=[*task])['best']
 
 
-def paired(values: pd.DataFrame, pairs: Mapping[str, tuple[Any, Any]]) -> pd.Series:
-  """The first minus the second column of each pair, by its name, the level 'contrast', in the rows that have both."""
-  of_pairs = {
-    name: (values[first] - values[second]).dropna()
-    for name, (first, second) in pairs.items()
-    if first in values and second in values
-  }
-  found = {name: differences for name, differences in of_pairs.items() if len(differences)}
-  return pd.concat(found, names=['contrast']) if found else pd.Series(dtype=float)
+def paired(values: pd.DataFrame, pairs: Iterable[str]) -> pd.Series:
+  """The differences of columns that `pairs` such as 'prompt - head' name, in the rows that have both.
+
+  The level 'contrast' of the index is the pair.
+  """
+  # A part without rows has the levels of the index, also if there is no pair.
+  found = {'': values.iloc[:0, 0]}
+  for pair in pairs:
+    first, second = pair.split(' - ')
+    if first in values and second in values:
+      found[pair] = values[first] - values[second]
+  return pd.concat(found, names=['contrast']).dropna()
 
 
-def contrasts(
-  differences: pd.Series, rows: Sequence[str], unit: Sequence[str], family: Sequence[str] = ('contrast',)
-) -> pd.DataFrame:
-  """A row for each contrast at each value of `rows`: the mean over units, tested in families as in `tested`."""
-  if differences.empty:
-    return pd.DataFrame()
+def contrasts(differences: pd.Series, rows: Sequence[str], unit: Sequence[str]) -> pd.Series:
+  """The interval of each contrast at each value of `rows`, over units."""
   values = differences.groupby(level=['contrast', *rows, *unit], sort=False).mean()
-  return tested(values.groupby(level=['contrast', *rows], sort=False).agg(interval), family)
+  return values.groupby(level=['contrast', *rows], sort=False).agg(interval)
 
 
 def pooled(
@@ -169,56 +164,43 @@ def pooled(
 
   Both are tested, each as one family over all rows. A contrast that has one stratum has no row.
   """
-  if differences.empty:
-    return pd.DataFrame()
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
-  groups = {name: of for name, of in values.groupby(level=by, sort=False) if of.groupby(level=strata).ngroups > 1}
-  if not groups:
-    return pd.DataFrame()
-  index = pd.MultiIndex.from_tuples([*groups], names=by)
-  overall = [stratified(part for _, part in of.groupby(level=strata)) for of in groups.values()]
-  trends = [trend(of.index.get_level_values(size), of) for of in groups.values()]
-  correlations, p_values = np.transpose(trends)
-  return (
-    tested(pd.Series(overall, index, object), [])
-    .drop(columns='tests')
-    .assign(
-      Spearman=[format_number(value, '.2f') for value in correlations],
-      **{'p of the trend, Holm': [format_number(p_value, '.2g') for p_value in holm(pd.Series(p_values))]},
-    )
-  )
+  overall, trends = {}, {}
+  for place, of_place in values.groupby(level=by, sort=False):
+    if of_place.groupby(level=strata).ngroups > 1:
+      overall[place] = stratified(of_place, strata)
+      trends[place] = trend(of_place.index.get_level_values(size), of_place)
+  index = pd.MultiIndex.from_tuples([*overall], names=by)
+  frame = tested(pd.Series([*overall.values()], index, object))
+  correlations = pd.DataFrame([*trends.values()], index, ['Spearman', 'p'])
+  corrected = holm(correlations['p'])
+  frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
+  frame['p of the trend, Holm'] = corrected.map('{:.2g}'.format, na_action='ignore')
+  return frame.drop(columns='tests')
 
 
-def tested(intervals: pd.Series, family: Sequence[str]) -> pd.DataFrame:
+def tested(intervals: pd.Series) -> pd.DataFrame:
   """A row for each interval: n, p by Holm's correction, the number of tests, and the minimum detectable effect.
 
-  The correction is over the rows that agree in the levels of `family`; without one over all. The detectable effect has
-  80% power at level 0.05 over the number of tests.
+  All are one family. The detectable effect has 80% power at level 0.05 over the number of tests.
   """
   p_values = intervals.map(lambda one: one.p_value).astype(float)
-  if family:
-    groups = p_values.groupby(level=family, sort=False)
-    corrected, sizes = groups.transform(holm), groups.transform('size')
-  else:
-    corrected, sizes = holm(p_values), pd.Series(len(p_values), p_values.index)
-  effects = [one.minimum_effect(LEVEL / size) for one, size in zip(intervals, sizes)]
+  level = LEVEL / max(1, len(intervals))
   return pd.DataFrame(
     {
-      'n': [one.n for one in intervals],
+      'n': intervals.map(lambda one: one.n),
       'difference': intervals,
-      'p, Holm': [format_number(p_value, '.2g') for p_value in corrected],
-      'tests': sizes,
-      'detectable': [format_number(effect, '.1f') for effect in effects],
+      'p, Holm': holm(p_values).map('{:.2g}'.format, na_action='ignore'),
+      'tests': len(intervals),
+      'detectable': intervals.map(lambda one: format_number(one.minimum_effect(level), '.1f')),
     }
   )
 
 
-def of_interval(found: Interval) -> Row:
-  """The cells of a difference that is tested alone."""
-  return {
-    'n': found.n,
-    'difference': found,
-    'p': format_number(found.p_value, '.2g'),
-    'detectable': format_number(found.minimum_effect(LEVEL), '.1f'),
-  }
+def tested_apart(intervals: pd.Series) -> pd.DataFrame:
+  """The rows of `tested`, with each contrast as a family of its own."""
+  if intervals.empty:
+    return pd.DataFrame()
+  families = intervals.groupby(level='contrast', sort=False)
+  return pd.concat([tested(family) for _, family in families])

@@ -7,7 +7,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.pipeline.tuning import followed
+from experiments.pipeline.scheduled import followed
 from experiments.runtime.progress import Reporter
 from hmm_jax._support import compilation
 from hmm_jax.distributions.hmm import HMM
@@ -17,7 +17,6 @@ from hmm_jax.tuning.heads import Linear
 
 # Functions of `tuning` over a leading axis of problems; arguments with axis None are shared.
 _features = jax.jit(jax.vmap(tuner_lib.Tuner.features, (None, 0, 0)), static_argnums=0)
-_scores = jax.jit(jax.vmap(tuner_lib.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
 _read = jax.jit(jax.vmap(tuner_lib.Tuner.read, (None, 0, 0, 0)), static_argnums=0)
 _epoch = jax.jit(jax.vmap(tuner_lib.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
 _init = jax.jit(
@@ -79,12 +78,6 @@ def train(
   start = jax.device_get(fresh.trainable)
   *_, (state, _) = epochs
   return start, jax.device_get(state.trainable)
-
-
-def scores(tuner: tuner_lib.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
-  """Class scores [problems, n, C] by trainables as `train` returns them."""
-  tuner, frozen = tuner.after_features(frozen)
-  return np.asarray(_scores(tuner, trainables, frozen, features))[:, 0]
 
 
 def prompted(tuner: tuner_lib.Tuner, trainables: Any, frozen: Any, inputs: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from experiments.own import code, data
-from experiments.pipeline import pretraining, trial as trial_lib, tuning
+from experiments.pipeline import methods, pretraining, trial as trial_lib
 from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
@@ -25,16 +25,18 @@ def check_grids(grid: Sequence[Settings]) -> None:
 
 def check_grid(settings: Settings) -> None:
   """Raise SettingsError if this machine cannot run a grid of trials, or `check_draws` does."""
-  is_drawn = not settings.distribution
-  valid = "without 'other_bert' if distribution is set: it has a single draw"
-  require(is_drawn or 'other_bert' not in settings.models, 'models', settings.models, valid)
-  is_one = not settings.checkpoints and 'other_bert' not in settings.models
+  has_other, is_given = 'other_bert' in settings.models, bool(settings.distribution)
+  settings.require(
+    'models', not (has_other and is_given), "without 'other_bert' if distribution is set: it has one draw"
+  )
+  is_one = not settings.checkpoints and not has_other
   valid = "'' with checkpoints or 'other_bert', which are pretrained"
-  require(is_one or not settings.pretrained_from, 'pretrained_from', settings.pretrained_from, valid)
-  for cells in [point.num_cells for point in settings.grid() if point.memory_size]:
-    cell = settings.memory.label_cell
-    require(cell < cells, 'memory.label_cell', cell, f'below the number of memory cells, {cells}')
-  tuning.check(settings)
+  settings.require('pretrained_from', is_one or not settings.pretrained_from, valid)
+  for point in settings.grid():
+    if point.memory_size:
+      valid = f'below the number of memory cells, {point.num_cells}'
+      settings.require('memory.label_cell', settings.memory.label_cell < point.num_cells, valid)
+  methods.check(settings)
   pretraining.check_machine(settings)
   check_draws(settings)
 

@@ -1,7 +1,7 @@
 """The distance of a model from the ideal one, on chunks, at the [MASK] of test inputs, and over whole documents."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
@@ -9,7 +9,6 @@ import numpy as np
 import scipy.special
 
 from experiments.pipeline.downstream import Downstream
-from experiments.settings.grid import Settings
 from experiments.settings.groups import CorpusSettings
 from experiments.settings.trial import Trial
 import hmm_jax
@@ -18,32 +17,46 @@ from hmm_jax.distributions.hmm import chunk_start, Distribution
 from hmm_jax.models import bayes_gap, masking
 from hmm_jax.models.model import MaskedLM
 
-# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK], and on documents
-# with one at each position in turn. A causal model is measured at every position of chunks and of documents.
-Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
-# Fields of records that `measure` fills: the number of the ideal and the field of its `Gap`.
+# Fields of records that `measure` fills: the field of `Ideals` and that of its `Gap`.
 _MEASURES = {
-  'mlm_loss': (0, 'loss'),
-  'bayes_floor': (0, 'floor'),
-  'excess_mlm_loss': (0, 'kl'),
-  'kl_at_mask': (1, 'kl'),
-  'tv_at_mask': (1, 'total_variation'),
-  'kl_over_positions': (2, 'kl'),
-  'tv_over_positions': (2, 'total_variation'),
+  'mlm_loss': ('on_chunks', 'loss'),
+  'bayes_floor': ('on_chunks', 'floor'),
+  'excess_mlm_loss': ('on_chunks', 'kl'),
+  'kl_at_mask': ('at_mask', 'kl'),
+  'tv_at_mask': ('at_mask', 'total_variation'),
+  'kl_over_positions': ('over_positions', 'kl'),
+  'tv_over_positions': ('over_positions', 'total_variation'),
 }
 # The same fields without a model.
 UNMEASURED = dict.fromkeys(_MEASURES)
 
 
-def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
+class Ideals(NamedTuple):
+  """Ideal predictions that a model is measured against; a causal model, at every position of chunks and documents.
+
+  Attributes:
+    on_chunks: on corrupted chunks.
+    at_mask: on inputs with one [MASK].
+    over_positions: on documents with one [MASK] at each position in turn.
+    batch_size: inputs in one call of the model.
+  """
+
+  on_chunks: bayes_gap.Ideal
+  at_mask: bayes_gap.Ideal
+  over_positions: bayes_gap.Ideal
+  batch_size: int
+
+
+def measure(model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
   """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
-  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
-  return {name: getattr(gaps[which], what) for name, (which, what) in _MEASURES.items()}
+  *predictions, batch_size = ideals
+  gaps = [bayes_gap.measure_gap(model, params, ideal, batch_size=batch_size) for ideal in predictions]
+  by_name = dict(zip(Ideals._fields, gaps))
+  return {field: getattr(by_name[name], of_gap) for field, (name, of_gap) in _MEASURES.items()}
 
 
-def unigram_gap(ideals: Ideals) -> float:
+def unigram_gap(at_mask: bayes_gap.Ideal) -> float:
   """The mean KL(G || mean of G) at the [MASK] in nats: the gap of a model that predicts only token frequencies."""
-  _, at_mask, _ = ideals
   probs = np.asarray(at_mask.token_probs, np.float64)[:, 0]
   return float(scipy.special.rel_entr(probs, probs.mean(0)).sum(-1).mean())
 
@@ -52,17 +65,15 @@ def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) 
   """The ideal model's predictions on what pretrained models are measured on."""
   settings, measure = trial.settings, trial.settings.measure
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
-  chunks = measure.num_chunks, settings.corpus, settings.corruption
   size, hidden = measure.batch_size, settings.downstream.hidden_position
   if settings.bert.causal:
     over_positions = jax.device_get(bayes_gap.ideal_next_tokens(distribution, downstream.documents))
   else:
     over_positions = bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=size)
-  return (
-    jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *chunks)),
-    bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=size, hidden=hidden),
-    over_positions,
-  )
+  chunks = measure.num_chunks, settings.corpus, settings.corruption
+  on_chunks = jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *chunks))
+  at_mask = bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=size, hidden=hidden)
+  return Ideals(on_chunks, at_mask, over_positions, size)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), compiler_options=compilation.ONCE)

@@ -7,7 +7,7 @@ import math
 import pathlib
 import shlex
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
@@ -21,7 +21,7 @@ from experiments.runtime import distributed, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
-from experiments.settings.groups import CorpusSettings, MlmSettings
+from experiments.settings.groups import CorpusSettings, MlmSettings, PretrainSettings
 from experiments.settings.trial import trials
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
@@ -31,77 +31,158 @@ from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
 # The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
+# A call of the compiled program: some steps.
+Call = Callable[[TrainState], tuple[TrainState, Array]]
 
 
 class OutOfTime(Exception):
   """The time budget ended before the pretraining; its checkpoint is kept."""
 
 
-_all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
+class Pretraining(NamedTuple):
+  """A pretraining of BERT.
 
-
-def check_machine(settings: Settings) -> None:
-  """Raise SettingsError if BERT cannot be pretrained, this machine has no mesh for it or cannot write to `pretrained`.
-
-  A folder that has every model is only read.
+  Attributes:
+    bert: what is trained.
+    fields: the optimisation and its intervals.
+    corpus: the sizes of what is trained on.
+    mesh: of the devices that train.
+    text: what the corpus is drawn from, or given documents.
+    documents: their name, if they are given.
+    key: decides all that is drawn.
+    ideals: what the model is measured against.
+    directory: of its checkpoints and its models.
+    early: the steps before the last whose models are kept.
+    time_budget: in minutes; 0 for no limit.
+    keeps_checkpoints: whether they stay beside the finished model.
+    elsewhere: the reference of a model that takes the place of this one, if any.
   """
-  if settings.has_bert:
-    _check_bert(settings)
-    check_mesh(settings)
-  if settings.pretrained:
-    folder = storage.located(settings.pretrained, 'pretrained')
-    if any(not models.is_finished(folder / name) for name in _pretraining_ids(settings)):
-      storage.check_writable(folder, 'pretrained')
+
+  bert: bert_lib.Bert
+  fields: PretrainSettings
+  corpus: CorpusSettings
+  mesh: jax.sharding.Mesh
+  text: Any
+  documents: str
+  key: Array
+  ideals: Any
+  directory: pathlib.Path
+  early: tuple[int, ...]
+  time_budget: float
+  keeps_checkpoints: bool
+  elsewhere: str
+
+  @property
+  def model(self) -> bert_lib.BertModel:
+    """BERT as it is tuned and measured."""
+    return tuned_model(self.bert)
 
 
-def _check_bert(s: Settings) -> None:
-  """Raise SettingsError if BERT cannot be built or holds no text, or a pretraining passes by one of its steps."""
-  b, p, chunks = s.bert, s.pretrain, s.corpus.num_chunks
-  require(b.width % b.num_heads == 0, 'bert.width', b.width, f'a multiple of bert.num_heads, {b.num_heads}')
-  added = max(map(s.num_rows_added, s.used_methods))
-  longest = max(s.corpus.chunk_length, s.downstream.num_positions or s.downstream.length + added)
-  valid = f'at least {longest}, the larger of corpus.chunk_length and a text with its prompt or further masks'
-  require(b.max_positions >= longest, 'bert.max_positions', b.max_positions, valid)
-  valid = f'at most {chunks}, the number of chunks in the corpus'
-  require(p.batch_size <= chunks, 'pretrain.batch_size', p.batch_size, valid)
-  valid = f'below pretrain.num_steps, {p.num_steps}'
-  require(p.warmup_steps < p.num_steps, 'pretrain.warmup_steps', p.warmup_steps, valid)
-  # Between two calls of the compiled program.
-  calls = f'pretrain.steps_per_call, {p.steps_per_call}'
-  for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-    value = getattr(p, name)
-    require(value % p.steps_per_call == 0, f'pretrain.{name}', value, f'a multiple of {calls}')
-  passed = tuple(step for step in range(0, p.num_steps + 1, p.steps_per_call) if step in s.checkpoints)
-  valid = f'ascending multiples of {calls}, up to pretrain.num_steps, {p.num_steps}'
-  require(s.checkpoints == passed, 'checkpoints', s.checkpoints, valid)
-
-
-def _pretraining_ids(settings: Settings) -> Iterator[str]:
-  """The ids of the pretrained models of a grid."""
-  for trial in trials(settings):
-    if 'bert' in settings.models:
-      yield trial.pretraining_id
-    if 'other_bert' in settings.models:
-      yield trial.other.pretraining_id
-
-
-def check_mesh(s: Settings) -> None:
-  """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
-  available = jax.device_count()
-  data, fsdp, tensor = sizes = s.mesh.sizes(available)
-  # If a size is -1 or several processes run, the mesh must use every device.
-  is_exact = -1 in s.mesh.asked or jax.process_count() > 1
-  valid = f'sizes whose product is {available}, the number of devices' + ('' if is_exact else ', or less')
-  used = math.prod(sizes)
-  require(
-    used == available or (used < available and not is_exact), f'mesh ({", ".join(sharding.AXES)})', s.mesh.asked, valid
+def planned(
+  settings: Settings, text: Text | None, key: Array, ideals: Any = None, directory: pathlib.Path = pathlib.Path()
+) -> Pretraining:
+  """The pretraining that settings describe."""
+  return Pretraining(
+    bert=settings.bert_module(),
+    fields=settings.pretrain,
+    corpus=settings.corpus,
+    mesh=sharding.make_mesh(*settings.mesh.sizes(jax.device_count())),
+    text=text,
+    documents=settings.corpus_file,
+    key=key,
+    ideals=ideals,
+    directory=directory,
+    early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
+    time_budget=settings.time_budget,
+    keeps_checkpoints=settings.keep_checkpoints,
+    elsewhere=settings.pretrained_from,
   )
-  for name, value, parts, axes in (
-    ('pretrain.batch_size', s.pretrain.batch_size, data * fsdp, 'mesh.data times mesh.fsdp'),
-    ('bert.num_heads', s.bert.num_heads, tensor, 'mesh.tensor'),
-    ('bert.ffn_width', s.bert.ffn_width, tensor, 'mesh.tensor'),
-  ):
-    require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
+
+
+def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = None) -> Any:
+  """The parameters of the model of a directory, trained on from its newest checkpoint if there is no model.
+
+  With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
+  finished here is written; once there is one, checkpoints are removed unless they are kept. It waits while another
+  process works on the directory. The mesh may differ from the one that saved the checkpoint. The parameters lie on the
+  first device of this host, each array whole.
+
+  Raises:
+    OutOfTime: at a checkpoint past the time budget, or if the wait is longer.
+    Lost: another process took the directory over.
+    Diverged: at the first loss or state that is not finite, which is never saved.
+    StorageError: a checkpoint could not be saved.
+    Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
+      and a measurement if they are due.
+  """
+  directory = run.directory
+  # A finished model is complete, its checksums are written last: to read it needs no lock.
+  is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
+  early = step if step in run.early else None
+  if is_read_only and (kept := models.load(directory, reporter, early)):
+    return kept[1]
+  is_past = lambda: reporter.clock.is_past(run.time_budget)
+  with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
+    if not is_held:
+      raise OutOfTime
+    distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
+    params = _last_params(run, reporter)
+    if not run.keeps_checkpoints:
+      checkpoints.remove(directory / checkpoints.NAME)
+    return params if early is None else _early_params(run, early, reporter)
+
+
+def _last_params(run: Pretraining, reporter: Reporter) -> Any:
+  """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
+  if found := models.load(run.directory, reporter):
+    note_environment(run, run.fields.num_steps, reporter)
+    return found[1]
+  if run.elsewhere:
+    bert, params, process = data.model(run.elsewhere)
+    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}', run.elsewhere)
+    return jax.device_put(params, jax.local_devices()[0])
+  with signals.deferred(), reporter.clock.phase('pretraining'):
+    state, metrics = _trained(run, reporter)
+    if int(state.step) == run.fields.num_steps:
+      locks.check_held(run.directory)
+      params = params_here(state)
+      process = None if isinstance(run.text, np.ndarray) else run.text
+      models.write(run.directory, run.model, params, process, _card(run, metrics))
+      return params
+  # A signal comes first.
+  reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
+  raise OutOfTime
+
+
+def _card(run: Pretraining, metrics: list[dict[str, float]]) -> str:
+  """The model card of a pretraining."""
+  text = run.documents or 'documents of the process in `distribution.json`'
+  steps, gap, command = run.fields.num_steps, metrics[-1]['kl_at_mask'], shlex.join(sys.orig_argv)
+  name = run.directory.name
+  return f'# BERT {name}\n\n{steps} steps on {text}. KL(G || BERT) at the [MASK]: {gap:.4f} nats.\n\n    {command}\n'
+
+
+def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:
+  """The parameters after a step before the last, one of `early`, or at the end.
+
+  A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
+  it all others that are missing.
+  """
+  if found := models.load(run.directory, reporter, step):
+    return found[1]
+  missing = [each for each in run.early if each == step or not models.is_finished(run.directory, each)]
+  for each, params in params_along(run, missing, reporter):
+    _write_early(run, each, params)
+    if each == step:
+      asked = params
+  return jax.device_put(asked, jax.local_devices()[0])
+
+
+def _write_early(run: Pretraining, step: int, params: Any) -> None:
+  """Write the model after `step` steps; raise Lost."""
+  locks.check_held(run.directory)
+  card = f'# BERT {run.directory.name} after {step} steps\n'
+  models.write(run.directory, run.model, params, None, card, step=step)
 
 
 def tuned_model(bert: bert_lib.Bert) -> bert_lib.BertModel:
@@ -128,166 +209,45 @@ def compiled(
   )
 
 
-@functools.partial(jax.jit, compiler_options=compilation.ONCE)
-def _keys(key: Array) -> tuple[Array, ...]:
-  """The keys of the corpus, the initial parameters and the steps."""
-  return tuple(jax.random.split(key, 3))
-
-
-def _mesh(settings: Settings) -> jax.sharding.Mesh:
-  return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
-
-
-def program(
-  settings: Settings, text: Text, key: Array
-) -> tuple[Callable[[Array], TrainState], Array, Callable[[], Callable[[TrainState], tuple[TrainState, Array]]]]:
+def program(run: Pretraining) -> tuple[Callable[[Array], TrainState], Array, Callable[[], Call]]:
   """The init of a pretraining, its key, and a function that draws the corpus and returns the steps on it."""
-  p, mesh = settings.pretrain, _mesh(settings)
-  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
-  key_corpus, key_params, key_steps = _keys(key)
+  init, train_steps = compiled(run.bert, run.fields, run.fields.num_steps, run.mesh)
+  key_corpus, key_params, key_steps = jax.random.split(run.key, 3)
 
-  def on_corpus() -> Callable[[TrainState], tuple[TrainState, Array]]:
-    if isinstance(text, np.ndarray):
-      chunks = in_chunks(text, settings.corpus.chunk_length)
+  def on_corpus() -> Call:
+    if isinstance(run.text, np.ndarray):
+      chunks = in_chunks(run.text, run.corpus.chunk_length)
     else:
-      chunks = np.asarray(chunked_corpus(key_corpus, text, settings.corpus))
-    corpus = jax.device_put(chunks, sharding.replicated(mesh))
+      chunks = np.asarray(chunked_corpus(key_corpus, run.text, run.corpus))
+    corpus = jax.device_put(chunks, sharding.replicated(run.mesh))
     return lambda state: train_steps(state, corpus, key_steps)
 
   return init, key_params, on_corpus
 
 
-def pretrained_params(
-  settings: Settings,
-  text: Text,
-  ideals: distance.Ideals,
-  key: Array,
-  directory: pathlib.Path,
-  reporter: Reporter,
-  step: int | None = None,
-) -> Any:
-  """The parameters of the model of `directory`, trained on from its newest checkpoint if there is no model.
-
-  With a `step`, one of `settings.checkpoints` before the last, those after it: training leaves the model of each.
-  A model that is finished here is written; once there is one, checkpoints are removed unless the settings keep them.
-  It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
-  parameters lie on the first device of this host, each array whole.
-
-  Raises:
-    OutOfTime: at a checkpoint past the time budget, or if the wait is longer.
-    Lost: another process took the directory over.
-    Diverged: at the first loss or state that is not finite, which is never saved.
-    StorageError: a checkpoint could not be saved.
-    Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
-      and a measurement if they are due.
-  """
-  # A finished model is complete, its checksums are written last: to read it needs no lock.
-  is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
-  if is_read_only and (kept := models.load(directory, reporter, step)):
-    return kept[1]
-  num_steps, clock = settings.pretrain.num_steps, reporter.clock
-  is_past = lambda: clock.is_past(settings.time_budget)
-  with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
-    if not is_held:
-      raise OutOfTime
-    distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
-    found = models.load(directory, reporter)
-    if found:
-      note_environment(settings, directory, num_steps, reporter)
-    elif settings.pretrained_from:
-      bert, params, of_model = data.model(settings.pretrained_from)
-      found = tuned_model(bert), jax.device_put(params, jax.local_devices()[0])
-      models.write(directory, *found, of_model, f'# {settings.pretrained_from}', settings.pretrained_from)
-    else:
-      with signals.deferred(), clock.phase('pretraining'):
-        state, metrics = _trained(settings, text, ideals, key, directory, reporter)
-        if int(state.step) == num_steps:
-          locks.check_held(directory)
-          found = tuned_model(settings.bert_module()), params_here(state)
-          distribution = None if isinstance(text, np.ndarray) else text
-          models.write(directory, *found, distribution, _card(settings, directory.name, metrics))
-      if not found:
-        reporter.say(f'time budget reached at pretraining step {int(state.step)} of {num_steps}')
-        raise OutOfTime
-    if not settings.keep_checkpoints:
-      checkpoints.remove(directory / checkpoints.NAME)
-    return found[1] if step is None else _early_params(settings, text, key, directory, step, reporter)
+@functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
+def chunked_corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
+  """The chunks [S, T] of pretraining."""
+  return sample_chunks(key, hmm, **dataclasses.asdict(corpus))
 
 
-def _early_params(
-  settings: Settings, text: Text, key: Array, directory: pathlib.Path, step: int, reporter: Reporter
-) -> Any:
-  """The parameters after one of `settings.checkpoints` before the last.
-
-  A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
-  it all others that are missing.
-  """
-  if found := models.load(directory, reporter, step):
-    return found[1]
-  early = [each for each in settings.checkpoints if each < settings.pretrain.num_steps]
-  missing = [each for each in early if each == step or not models.is_finished(directory, each)]
-  for each, params in params_along(settings, text, key, missing, reporter):
-    _write_early(settings, directory, each, params)
-    if each == step:
-      asked = params
-  return jax.device_put(asked, jax.local_devices()[0])
-
-
-def _write_early(settings: Settings, directory: pathlib.Path, step: int, params: Any) -> None:
-  """Write the model after `step` steps; raise Lost."""
-  locks.check_held(directory)
-  card = f'# BERT {directory.name} after {step} steps\n'
-  models.write(directory, tuned_model(settings.bert_module()), params, None, card, step=step)
-
-
-def _trained(
-  settings: Settings, text: Text, ideals: distance.Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
-) -> tuple[TrainState, list[dict[str, float]]]:
-  """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
-  mesh = _mesh(settings)
-  init, key_params, on_corpus = program(settings, text, key)
-  with checkpoints.open_checkpoints(directory / checkpoints.NAME, reporter) as saved:
-    shapes = jax.eval_shape(init, key_params)
-    like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
-    state, metrics = saved.restore(like) or (init(key_params), [])
-    note_environment(settings, directory, int(state.step), reporter)
-    if int(state.step) < settings.pretrain.num_steps:
-      with reporter.clock.phase('corpus'):
-        call = on_corpus()
-      state = train(settings, state, metrics, call, ideals, saved, directory, reporter)
-  return state, metrics
-
-
-def _card(settings: Settings, name: str, metrics: list[dict[str, float]]) -> str:
-  """The model card of a pretraining."""
-  text, gap = settings.corpus_file or 'documents of the process in `distribution.json`', metrics[-1]['kl_at_mask']
-  steps, command = settings.pretrain.num_steps, shlex.join(sys.orig_argv)
-  return f'# BERT {name}\n\n{steps} steps on {text}. KL(G || BERT) at the [MASK]: {gap:.4f} nats.\n\n    {command}\n'
-
-
-def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:
-  """The initial parameters of the pretraining of this key, on the device of `pretrained_params`."""
-  init, key_params, _ = program(settings, hmm, key)
+def initial_params(run: Pretraining) -> Any:
+  """The parameters that a pretraining starts from, on the device of `pretrained_params`."""
+  init, key_params, _ = program(run)
   return params_here(init(key_params))
 
 
-def params_along(
-  settings: Settings, text: Text, key: Array, steps: Sequence[int], reporter: Reporter
-) -> Iterator[tuple[int, Any]]:
-  """The parameters after each of `steps`, ascending multiples of `steps_per_call`, of the pretraining of this key.
+def params_along(run: Pretraining, steps: Sequence[int], reporter: Reporter) -> Iterator[tuple[int, Any]]:
+  """The parameters after each of `steps`, ascending multiples of `steps_per_call`, of a pretraining.
 
   They equal those of `pretrained_params` at these steps; nothing is measured or saved.
   """
-  init, key_params, on_corpus = program(settings, text, key)
-  yield from along(on_corpus(), init(key_params), steps, settings.pretrain.steps_per_call, reporter)
+  init, key_params, on_corpus = program(run)
+  yield from along(on_corpus(), init(key_params), steps, run.fields.steps_per_call, reporter)
 
 
 def along(
-  call: Callable[[TrainState], tuple[TrainState, Array]],
-  state: TrainState,
-  steps: Sequence[int],
-  steps_per_call: int,
-  reporter: Reporter,
+  call: Call, state: TrainState, steps: Sequence[int], steps_per_call: int, reporter: Reporter
 ) -> Iterator[tuple[int, Any]]:
   """The parameters, numpy's, after each of `steps`, ascending multiples of `steps_per_call`, from a state at step 0."""
   if 0 in steps:
@@ -300,54 +260,66 @@ def along(
         yield done, jax.device_get(params_here(state))
 
 
+def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
+  """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
+  init, key_params, on_corpus = program(run)
+  with checkpoints.open_checkpoints(run.directory / checkpoints.NAME, reporter) as saved:
+    shapes = jax.eval_shape(init, key_params)
+    like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
+    state, metrics = saved.restore(like) or (init(key_params), [])
+    note_environment(run, int(state.step), reporter)
+    if int(state.step) < run.fields.num_steps:
+      with reporter.clock.phase('corpus'):
+        call = on_corpus()
+      state = train(run, state, metrics, call, saved, reporter)
+  return state, metrics
+
+
 def train(
-  settings: Settings,
+  run: Pretraining,
   state: TrainState,
   metrics: list[dict[str, float]],
-  call: Callable[[TrainState], tuple[TrainState, Array]],
-  ideals: distance.Ideals,
+  call: Call,
   saved: checkpoints.Checkpoints,
-  directory: pathlib.Path,
   reporter: Reporter,
 ) -> TrainState:
   """Train on from a state and its metrics, while measuring, reporting and saving checkpoints.
 
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
   """
-  p, clock, start = settings.pretrain, reporter.clock, int(state.step)
-
-  def measure_state(state: TrainState, **loss: float) -> None:
-    with clock.phase('measuring'):
-      metrics.append(metrics_at(settings, state, ideals, **loss))
-    _write_metrics(directory, metrics)
-
+  p, clock, start = run.fields, reporter.clock, int(state.step)
   if not metrics:
-    measure_state(state)
+    _measure(run, state, metrics, reporter)
   before, calls = clock.spent()['pretraining'], training_calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance:
     for step, state, loss in calls:
-      tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
+      tokens = (step - start) * p.batch_size * run.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
       # Only for progress: metrics must not depend on the machine.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
-        measure_state(state, train_loss=loss)
+        _measure(run, state, metrics, reporter, train_loss=loss)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
-      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*settings.checkpoints, p.num_steps)
+      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*run.early, p.num_steps)
       if is_kept:
-        if not _all_finite(state):
-          raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
-        locks.check_held(directory)
-        # First the model: a checkpoint says that training has passed the step.
-        if step in settings.checkpoints and step < p.num_steps:
-          _write_early(settings, directory, step, params_here(state))
-        # The device waits meanwhile, some seconds for a model of the paper's size.
-        saved.save(step, state, metrics)
+        _save(run, step, state, metrics, saved)
       advance(step, note)
-      if is_stopping or (is_kept and clock.is_past(settings.time_budget)):
+      if is_stopping or (is_kept and clock.is_past(run.time_budget)):
         break
   return state
+
+
+def _measure(
+  run: Pretraining, state: TrainState, metrics: list[dict[str, float]], reporter: Reporter, **loss: float
+) -> None:
+  """Add the row of a state to the metrics; raise Diverged if a number is not finite."""
+  step = int(state.step)
+  with reporter.clock.phase('measuring'):
+    measured = distance.measure(run.model, params_here(state), run.ideals)
+  nan_guard.check_values(f'after pretraining step {step}:', measured)
+  metrics.append({'step': step, **loss, **measured})
+  _write_metrics(run.directory, metrics)
 
 
 @distributed.in_process_0
@@ -356,27 +328,90 @@ def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> 
   files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
 
-def metrics_at(settings: Settings, state: TrainState, ideals: distance.Ideals, **loss: float) -> dict[str, float]:
-  """The row of metrics of a state; raises Diverged if one is not finite."""
-  model, step = tuned_model(settings.bert_module()), int(state.step)
-  measured = distance.measure(settings, model, params_here(state), ideals)
-  nan_guard.check_values(f'after pretraining step {step}:', measured)
-  return {'step': step, **loss, **measured}
+def _save(
+  run: Pretraining, step: int, state: TrainState, metrics: list[dict[str, float]], saved: checkpoints.Checkpoints
+) -> None:
+  """Save a checkpoint, and before it the model of an early step: a checkpoint says that training has passed the step.
+
+  Raises Lost, Diverged and StorageError. The device waits meanwhile, some seconds for a model of the paper's size.
+  """
+  if not _all_finite(state):
+    raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
+  locks.check_held(run.directory)
+  if step in run.early:
+    _write_early(run, step, params_here(state))
+  saved.save(step, state, metrics)
+
+
+_all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
+def note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on; report its differences from those before."""
-  mesh, path = _mesh(settings), directory / 'environment.jsonl'
-  current = environment.environment(mesh.devices.flat)
+  path = run.directory / 'environment.jsonl'
+  current = environment.environment(run.mesh.devices.flat)
   before = files.intact_json_lines(path)
-  if done < settings.pretrain.num_steps:
-    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **current})
+  if done < run.fields.num_steps:
+    files.append_json_line(path, {'from_step': done, 'mesh': dict(run.mesh.shape), **current})
   for difference in environment.differing(before, current):
-    reporter.say(f'{directory.name} was pretrained in another environment: {difference}')
+    reporter.say(f'{run.directory.name} was pretrained in another environment: {difference}')
 
 
-@functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
-def chunked_corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
-  """The chunks [S, T] of pretraining."""
-  return sample_chunks(key, hmm, **dataclasses.asdict(corpus))
+def check_machine(settings: Settings) -> None:
+  """Raise SettingsError if BERT cannot be pretrained, this machine has no mesh for it or cannot write to `pretrained`.
+
+  A folder that has every model is only read.
+  """
+  if settings.has_bert:
+    _check_bert(settings)
+    check_mesh(settings)
+  if settings.pretrained:
+    folder = storage.located(settings.pretrained, 'pretrained')
+    if any(not models.is_finished(folder / name) for name in _pretraining_ids(settings)):
+      storage.check_writable(folder, 'pretrained')
+
+
+def _check_bert(s: Settings) -> None:
+  """Raise SettingsError if BERT cannot be built or holds no text, or a pretraining passes by one of its steps."""
+  p, chunks, each = s.pretrain, s.corpus.num_chunks, s.pretrain.steps_per_call
+  s.require('bert.width', s.bert.width % s.bert.num_heads == 0, f'a multiple of bert.num_heads, {s.bert.num_heads}')
+  added = max(map(s.num_rows_added, s.used_methods))
+  longest = max(s.corpus.chunk_length, s.downstream.num_positions or s.downstream.length + added)
+  valid = f'at least {longest}, the larger of corpus.chunk_length and a text with its prompt or further masks'
+  s.require('bert.max_positions', s.bert.max_positions >= longest, valid)
+  s.require('pretrain.batch_size', p.batch_size <= chunks, f'at most {chunks}, the number of chunks in the corpus')
+  s.require('pretrain.warmup_steps', p.warmup_steps < p.num_steps, f'below pretrain.num_steps, {p.num_steps}')
+  # Between two calls of the compiled program.
+  for name in ('num_steps', 'checkpoint_every', 'measure_every'):
+    s.require(f'pretrain.{name}', getattr(p, name) % each == 0, f'a multiple of pretrain.steps_per_call, {each}')
+  passed = set(range(0, p.num_steps + 1, each)).intersection(s.checkpoints)
+  valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps, {p.num_steps}'
+  s.require('checkpoints', s.checkpoints == tuple(sorted(passed)), valid)
+
+
+def _pretraining_ids(settings: Settings) -> Iterator[str]:
+  """The ids of the pretrained models of a grid."""
+  for trial in trials(settings):
+    if 'bert' in settings.models:
+      yield trial.pretraining_id
+    if 'other_bert' in settings.models:
+      yield trial.other.pretraining_id
+
+
+def check_mesh(s: Settings) -> None:
+  """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
+  available = jax.device_count()
+  data, fsdp, tensor = sizes = s.mesh.sizes(available)
+  used, asked = math.prod(sizes), s.mesh.asked
+  # If a size is -1 or several processes run, the mesh must use every device.
+  takes_all = -1 in asked or jax.process_count() > 1
+  fits = used == available if takes_all else used <= available
+  valid = f'sizes whose product is {available}, the number of devices, or in one process less'
+  require(fits, f'mesh ({", ".join(sharding.AXES)})', asked, valid)
+  rows = data * fsdp
+  s.require(
+    'pretrain.batch_size', s.pretrain.batch_size % rows == 0, f'a multiple of mesh.data times mesh.fsdp, {rows}'
+  )
+  for name, size in (('num_heads', s.bert.num_heads), ('ffn_width', s.bert.ffn_width)):
+    s.require(f'bert.{name}', size % tensor == 0, f'a multiple of mesh.tensor, {tensor}')

@@ -1,6 +1,5 @@
 """Distances by which prompts move predictions at the [MASK]: tuned ones, text, random ones, and any prefix at all."""
 
-from collections.abc import Sequence
 import functools
 from typing import Any
 
@@ -9,7 +8,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.settings.trial import Trial
+from experiments.pipeline.job import Fitted, Job, stacked
 import hmm_jax
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax.models.shifted import Shifted
@@ -17,39 +16,54 @@ from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.tuning.tuner import Tuner
 
 
-def measured(
-  trial: Trial, tuner: Tuner, params: Any, distribution: Any, tuned: Sequence[Array], inputs: np.ndarray
-) -> list[dict[str, Any]]:
-  """The fields of the record of each `tuned` prompt [P, E], as means over inputs [n, T], in total variation.
+def measured(job: Job, tuner: Tuner, read: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
+  """The fields of each tuned prompt, as means over test inputs, in total variation; none unless the settings say so.
 
   `tv_moved` is the distance between the predictions at the [MASK] with the prompt and without. `tv_moved_by_text` and
   `tv_moved_by_random` are those of `measure.prompts` prompts, of text from the same process and as tuning starts;
   no shift is a text. Beside a prompt before the text stand `tv_movable`, the most that any moves the exact prediction,
   and if the last token is hidden `forgetting`, the same after 0, 1, ..., T - 1 tokens.
   """
-  settings, prompt, model = trial.settings, tuner.prompt, tuner.model
-  assert prompt is not None and model is not None
-  count, position = settings.measure.prompts, settings.downstream.hidden_position % inputs.shape[1]
-  key_text, key_random = jax.random.split(jax.random.fold_in(trial.keys().measure, 2))
-  kinds = {
-    'tv_moved': jnp.stack(tuned),
-    'tv_moved_by_random': jnp.stack([prompt.init(key, model, params) for key in jax.random.split(key_random, count)]),
+  measure, params = job.settings.measure, job.frozen.params
+  if not measure.prompts:
+    return [{} for _ in fits]
+  inputs = job.inputs[job.downstream.splits['test']][: measure.num_inputs]
+  position = job.settings.downstream.hidden_position % inputs.shape[1]
+
+  def moved(prompts: Any) -> np.ndarray:
+    by = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
+    return in_blocks(by, inputs, measure.batch_size)
+
+  text, random = _references(job, tuner)
+  delta = _bounds(job, tuner, inputs)
+  same = {
+    'tv_moved_by_text': None if text is None else _mean(moved(text)),
+    'tv_moved_by_random': _mean(moved(random)),
+    'tv_movable': delta[position] if delta else None,
+    'forgetting': delta if job.settings.downstream.hidden == 'last' else None,
   }
-  if not isinstance(model, Shifted):
-    text = hmm_jax.sample_corpus(key_text, distribution, count, prompt.length)
-    kinds['tv_moved_by_text'] = model.embed(params, text.astype(jnp.int32))
-  effects = {}
-  for name, prompts in kinds.items():
-    moved = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
-    effects[name] = in_blocks(moved, inputs, settings.measure.batch_size)
-  of_tuned = effects.pop('tv_moved')
-  same: dict[str, Any] = dict.fromkeys(('tv_moved_by_text', 'tv_moved_by_random', 'tv_movable', 'forgetting'))
-  same |= {name: _mean(moved) for name, moved in effects.items()}
-  if not prompt.place:
-    is_last = settings.downstream.hidden == 'last'
-    delta = prefix_bound(distribution, inputs, causal=is_last).mean(0).tolist()
-    same |= {'tv_movable': delta[position], 'forgetting': delta if is_last else None}
-  return [{'tv_moved': _mean(moved), **same} for moved in of_tuned.T]
+  return [{'tv_moved': _mean(by_prompt), **same} for by_prompt in moved(stacked(fits)['prompt']).T]
+
+
+def _references(job: Job, tuner: Tuner) -> tuple[Array | None, Array]:
+  """Prompts [n, P, E] of text from the process, None if the prompt is a shift; and as tuning starts."""
+  prompt, model, params, count = tuner.prompt, tuner.model, job.frozen.params, job.settings.measure.prompts
+  assert prompt is not None and model is not None
+  key_text, key_random = jax.random.split(jax.random.fold_in(job.trial.keys().measure, 2))
+  random = jnp.stack([prompt.init(key, model, params) for key in jax.random.split(key_random, count)])
+  if isinstance(model, Shifted):
+    return None, random
+  text = hmm_jax.sample_corpus(key_text, job.frozen.distribution, count, prompt.length)
+  return model.embed(params, text.astype(jnp.int32)), random
+
+
+def _bounds(job: Job, tuner: Tuner, inputs: np.ndarray) -> list[float] | None:
+  """`prefix_bound` at each position, its mean over inputs [n, T]; None if the prompt is not before the text."""
+  assert tuner.prompt is not None
+  if tuner.prompt.place:
+    return None
+  is_last = job.settings.downstream.hidden == 'last'
+  return prefix_bound(job.frozen.distribution, inputs, causal=is_last).mean(0).tolist()
 
 
 def _mean(moved: np.ndarray) -> float | None:
@@ -64,8 +78,10 @@ def _moved(tuner: Tuner, position: int, params: Any, prompts: Array, inputs: Arr
   model, prompt = tuner.model, tuner.prompt
   assert model is not None and prompt is not None
   place = prompt.place % inputs.shape[1]
-  read = position + prompt.length * (position >= place)
-  before = model.predict(params, model.embed(params, inputs), np.array([position]))[:, 0]
+  read = position if position < place else position + prompt.length
+  embeddings = model.embed(params, inputs)
+  before = model.predict(params, embeddings, np.array([position]))[:, 0]
   after = model.predict_prompted(params, prompts, inputs, np.array([read]), place)[:, :, 0]
+  distances = jnp.abs(after - before).sum(-1) / 2
   is_possible = after.sum(-1) > 0
-  return jnp.where(is_possible, jnp.abs(after - before).sum(-1) / 2, jnp.nan).T
+  return jnp.where(is_possible, distances, jnp.nan).T

@@ -107,8 +107,12 @@ def _attempt(unit: Unit, gives_up: Callable[[], bool], reporter: Reporter) -> En
     reporter.say(str(lost))
     return End.LOCKED
   except OSError as error:
-    # The lock cannot be created.
-    return _failure(unit, error, reporter)
+    # The lock cannot be created or is released by now: `_failure` would find it lost, so nothing is put on file.
+    if distributed.num_processes() > 1:
+      raise
+    sentence = failures.sentence(error)
+    reporter.say(f'failed: {sentence}')
+    return Failure(f'{unit.name} failed: {sentence}', exit_status.error_status(error))
 
 
 def _made(unit: Unit, reporter: Reporter) -> End | Failure:

@@ -5,8 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.pipeline.downstream import Downstream
-from experiments.pipeline.tuning import NEAR_TIE
+from experiments.pipeline.downstream import Downstream, NEAR_TIE
 from experiments.settings.grid import Settings
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
@@ -26,19 +25,14 @@ def shown(
   model, exact and by the model, NaN at the [MASK]; `at_mask` [n, 2, V], of all tokens there; `attention` [n, L, T] from
   the [MASK], the mean over heads; `labels` and `near_ties` [n, K].
   """
-  test, size = downstream.splits['test'], settings.measure.batch_size
+  test = downstream.splits['test']
   tokens = downstream.inputs[test][: settings.shown_texts]
   is_seen = tokens != distribution.num_tokens
   posterior = forward_backward(distribution, token_likelihoods(distribution, tokens, is_seen)).smoothed_probs
-  hidden, is_causal = settings.downstream.hidden_position, settings.bert.causal
-  if is_causal:
-    # No prediction sees the hidden token, which is the last.
-    ideal = jax.device_get(bayes_gap.ideal_next_tokens(distribution, np.where(is_seen, tokens, 0)))
-  else:
-    ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
-  predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)
-  probs = np.stack([np.reshape(each, (*tokens.shape, -1)) for each in (ideal.token_probs, predicted)], axis=1)
-  of_token = np.take_along_axis(probs, np.where(is_seen, tokens, 0)[:, None, :, None], -1)[..., 0]
+  probs = _probs(settings, distribution, model, params, tokens)
+  read = np.where(is_seen, tokens, 0)[:, None, :, None]
+  of_token = np.take_along_axis(probs, read, -1)[..., 0]
+  hidden = settings.downstream.hidden_position
   attention = attention_patterns(model, params, tokens)[..., hidden, :].mean(-2)
   tasks = downstream.tasks[: settings.tasks_per_trial]
   of_texts = lambda arrays: np.stack(arrays, axis=-1)[test][: len(tokens)]
@@ -49,7 +43,22 @@ def shown(
     'of_token': np.where(is_seen[:, None], of_token, np.nan),
     'at_mask': probs[:, :, hidden],
     # A causal model reads [MASK] and then all tokens but the last.
-    'attention': np.roll(attention, -1, axis=-1) if is_causal else attention,
+    'attention': np.roll(attention, -1, axis=-1) if settings.bert.causal else attention,
     'labels': of_texts([task.labels for task in tasks]),
     'near_ties': of_texts([task.margins for task in tasks]) < NEAR_TIE,
   }
+
+
+def _probs(
+  settings: Settings, distribution: Distribution, model: MaskedLM, params: Any, tokens: np.ndarray
+) -> np.ndarray:
+  """The exact and the model's token probabilities at each position of texts [n, T], [n, 2, T, V]."""
+  size = settings.measure.batch_size
+  if settings.bert.causal:
+    # No prediction sees the hidden token, which is the last.
+    any_token = np.where(tokens == distribution.num_tokens, 0, tokens)
+    ideal = jax.device_get(bayes_gap.ideal_next_tokens(distribution, any_token))
+  else:
+    ideal = bayes_gap.ideal_one_at_a_time(distribution, tokens, batch_size=size)
+  predicted = in_blocks(lambda block: token_probs(model, params, *block), (ideal.inputs, ideal.positions), size)
+  return np.stack([np.reshape(each, (*tokens.shape, -1)) for each in (ideal.token_probs, predicted)], axis=1)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import json
 import math
 import pathlib
@@ -43,28 +42,38 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   for settings in grid:
     pretraining.check_machine(settings)
     data.read_kept(settings, workdir)
-  recorded, (columns, *_) = results.load(workdir), lists.points(grid)
-  name_of = lambda record: f'{record.get("trial_id")} {lists.text({name: record.get(name) for name in columns})}'
-  names = [f'{trial.id} {trial.label}' for trial in trials(*grid)]
-  on_record = set(map(name_of, recorded))
-  numbers = [number for number in trial_numbers(text, len(names)) if names[number] in on_record]
+  recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid)]
+  trial_of = _trial_names(recorded, grid)
+  numbers = [number for number in trial_numbers(text, len(names)) if names[number] in trial_of]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     sweep.run(grid, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(names) - {names[number] for number in numbers}
-  rows = [record for record in recorded if name_of(record) not in others]
-  comparison = compared(rows, again)
-  shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
-  reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
+  rows = [record for record, name in zip(recorded, trial_of) if name not in others]
+  different = _show(compared(rows, again), reporter)
   made = environment.load(workdir, rows).values()
   for difference in environment.differing(made, environment.environment(jax.devices())):
     reporter.say(f'the records come from another environment, where rounding may differ: {difference}')
-  different = [f'{row.field} ({row.differ} of {row.compared} differ)' for row in comparison.itertuples() if row.differ]
   if different:
     raise Differs(f'{workdir} does not reproduce: {"; ".join(different)}')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
+
+
+def _trial_names(records: Sequence[Record], grid: Sequence[Settings]) -> list[str]:
+  """The trial of each record: its id, and what tells its settings from others."""
+  columns, *_ = lists.points(grid)
+  point_of = lambda record: lists.text({name: record.get(name) for name in columns})
+  return [f'{record.get("trial_id")} {point_of(record)}' for record in records]
+
+
+def _show(comparison: pd.DataFrame, reporter: Reporter) -> list[str]:
+  """Show a comparison; return the fields that differ, in words."""
+  shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
+  reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
+  different = comparison[comparison['differ'] > 0]
+  return [f'{row.field} ({row.differ} of {row.compared} differ)' for row in different.itertuples()]
 
 
 def configs_of(workdir: pathlib.Path) -> list[Record]:
@@ -96,23 +105,23 @@ def _name(record: Record) -> str:
 
 
 def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
-  """A row for each field, after one for which records there are: values compared, how many differ, and by how much.
+  """A row for each field, and one for which records there are: values compared, how many differ, and by how much.
 
   Fields that no record on file has, which came later, and `environment` are left out. Of a given process and corpus,
   NAME-DIGEST, the digest counts.
   """
   theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
-  counts, known = Counter(map(_name, recorded)), {*itertools.chain(*recorded)} - {'environment'}
+  known, counts = set[str]().union(*recorded) - {'environment'}, Counter(map(_name, recorded))
   # On both sides, and on record only once.
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
-  for name in filter(theirs.get, ours):
-    for field in filter(known.__contains__, {**ours[name], **theirs[name]}):
-      values = [records[name].get(field, _ABSENT) for records in (theirs, ours)]
+  for name in theirs.keys() & ours.keys():
+    for field in known.intersection(theirs[name] | ours[name]):
+      first, second = (records[name].get(field, _ABSENT) for records in (theirs, ours))
       if field in ('distribution', 'corpus_file'):
-        values = [str(value).rpartition('-')[2] for value in values]
+        first, second = (str(value).rpartition('-')[2] for value in (first, second))
       # A bool is no number here, although Python counts it as an int.
-      are_numbers = all(type(value) in (int, float) for value in values)
-      gap = abs(values[0] - values[1]) if are_numbers else math.nan
-      rows.append((field, json.dumps(values[0]) != json.dumps(values[1]), gap))
-  groups = pd.DataFrame(rows, columns=['field', 'differs', 'gap']).groupby('field', sort=False, as_index=False)
+      are_numbers = {type(first), type(second)} <= {int, float}
+      gap = abs(first - second) if are_numbers else math.nan
+      rows.append((field, json.dumps(first) != json.dumps(second), gap))
+  groups = pd.DataFrame(rows, columns=['field', 'differs', 'gap']).groupby('field', as_index=False)
   return groups.agg(compared=('gap', 'size'), differ=('differs', 'sum'), largest=('gap', 'max'))

@@ -107,10 +107,9 @@ def _points(grid: Sequence[Any]) -> dict[str, Record]:
 
 
 def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
-  """What the settings ask for that each row was made for; '' if it fits none.
+  """Of each row, the settings that it was made for, as a key of `points`; '' if its values are those of none.
 
-  A row that lacks a column is older than the settings that brought it: it is of the first settings that fit, the last
-  of `points`.
+  A row may lack columns that later settings brought, and fit several. It is then of the earliest, the last of `points`.
   """
   names = {name for point in points.values() for name in point}
   by_values, owners = dict[str, str](), []
@@ -118,15 +117,10 @@ def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
     values = {name: row[name] for name in sorted(names) if name in row}
     # Rows are many, their values few.
     if str(values) not in by_values:
-      fitting = (asking for asking, point in reversed(points.items()) if values == _of(values, point))
+      fitting = (key for key, point in reversed(points.items()) if values.items() <= point.items())
       by_values[str(values)] = next(fitting, '')
     owners.append(by_values[str(values)])
   return owners
-
-
-def _of(names: Iterable[str], point: Record) -> Record:
-  """The values of a point for these names."""
-  return {name: point[name] for name in names}
 
 
 def planned(workdir: pathlib.Path, settings: Any) -> Any:

@@ -84,6 +84,7 @@ class Settings(groups.Experiment):
   converged: groups.ConvergedSettings
   restarts: groups.RestartSettings
   masks: groups.MaskSettings
+  mlp: groups.MlpHeadSettings
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
@@ -130,17 +131,17 @@ class Settings(groups.Experiment):
 
   def schedule(self, method: str) -> Schedule:
     """The optimisation of one of METHODS that has one."""
-    schedule = self.tuning(method).schedule
-    if METHODS[method].fit == 'restarts':
+    schedule = self.tuning(method).schedule(self.downstream.num_labelled)
+    if 'restarts' in METHODS[method].settings:
       return schedule._replace(num_epochs=schedule.num_epochs * self.restarts.steps_factor)
     return schedule
 
   def num_rows_added(self, method: str) -> int:
     """The length of a prompt, or the number of [MASK]s beyond the first, that one of METHODS adds to a text."""
     chosen = METHODS[method]
-    if chosen.reads == 'masks':
+    if 'masks' in chosen.settings:
       return self.masks.number - 1
-    return self.prompt.length if chosen.prompt and not chosen.shifts else 0
+    return self.prompt.length if 'prompt' in chosen.settings and not chosen.shifts else 0
 
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""

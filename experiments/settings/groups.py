@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 
 import jax.numpy as jnp
 import optax
@@ -152,10 +153,18 @@ class DownstreamSettings(Group):
   hidden: str = setting('hidden token of a text, that [MASK] stands for', choices=('first', 'last'), earlier='first')
   num_train: int = setting('number of training inputs', least=2)
   num_validation: int = setting('number of validation inputs')
+  num_labels: int = setting(
+    'training inputs with a label, and as many for validation; 0: all', least=0, most=100_000, earlier=0
+  )
   num_test: int = setting('number of test inputs')
   num_classes: int = setting('number of classes', least=2)
   num_nonzero: int = setting('nonzero entries of mu, capped at its size')
   with_replacement: bool = setting('draw the places of the nonzero entries with replacement')
+
+  @property
+  def num_labelled(self) -> int:
+    """The number of training inputs with a label."""
+    return self.num_labels or self.num_train
 
   @property
   def hidden_position(self) -> int:
@@ -169,16 +178,20 @@ class DownstreamSettings(Group):
 
 class TuneSettings(AdamWSettings):
   num_epochs: int = setting('epochs over the training inputs')
+  min_steps: int = setting('optimiser steps that further epochs fill up to; 0: none', least=0, earlier=0)
 
-  @property
-  def schedule(self) -> Schedule:
-    return Schedule(*(getattr(self, name) for name in Schedule._fields))
+  def schedule(self, num_inputs: int) -> Schedule:
+    """The schedule on this many inputs, of so many epochs that they have `min_steps`."""
+    schedule = Schedule(*(getattr(self, name) for name in Schedule._fields))
+    steps_per_epoch = max(schedule.steps_per_epoch(num_inputs), 1)
+    return schedule._replace(num_epochs=max(self.num_epochs, math.ceil(self.min_steps / steps_per_epoch)))
 
   def check_num_train(self, name: str, num_train: int) -> None:
     """Raise SettingsError unless `num_train` inputs fill a batch and give more steps than `warmup_steps`."""
     valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
-    steps = self.num_epochs * self.schedule.steps_per_epoch(num_train)
+    schedule = self.schedule(num_train)
+    steps = schedule.num_epochs * schedule.steps_per_epoch(num_train)
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
 
@@ -197,6 +210,10 @@ class ConvergedSettings(Group):
 class RestartSettings(Group):
   number: int = setting('starts of each task; the best on validation counts', most=16_384)
   steps_factor: int = setting('epochs of each start, as a multiple of num_epochs')
+
+
+class MlpHeadSettings(Group):
+  width: int = setting('units of the hidden layer of a head', earlier=300)
 
 
 class MaskSettings(Group):

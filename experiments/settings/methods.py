@@ -1,4 +1,4 @@
-"""The methods of tuning, each named here once: what it trains, and its look in tables and figures."""
+"""The methods of tuning, each named here once: its settings, and its look in tables and figures."""
 
 from typing import NamedTuple
 
@@ -16,134 +16,91 @@ MODEL_NAMES = {
 MODELS = tuple(MODEL_NAMES)
 NONE = 'none'
 _LANGUAGE_MODELS = tuple(name for name in MODELS if name != NONE)
+# Those with an activation that a prediction is decoded from.
+_DECODERS = ('bert', 'untrained', 'other_bert', 'own')
 WITHOUT_BERT = ('exact', 'own', NONE)
 
 
 class Method(NamedTuple):
-  """One way to solve a downstream task: what is trained, on which models, and its look in figures.
+  """One way to solve a downstream task: its settings, its models and its look; `pipeline.methods` says what it does.
 
   Attributes:
     label: what tables and figures call it.
-    reads: what its head is a function of, unless it is the user's own: 'mask' is the token probabilities at the [MASK],
-      'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' only these,
-      'representation' what the model's prediction at the [MASK] is read out of, 'nearest' the tokens nearest the [MASK]
-      without any model, 'masks' the token probabilities at each of several [MASK]s.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
     marker: of its line.
     dash: of its line.
     settings: the groups of settings that decide its result, beside those of the trial; the first is the schedule, if it
       is trained step by step.
-    fit: 'schedule': trained by its schedule; 'restarts': by a longer one from several starts, of which validation
-      chooses; 'converged': the optimum on training inputs; 'whitened': likewise, after whitening these; 'on_test': the
-      optimum on the test inputs themselves, a bound for any training; 'table': the commonest training labels.
     models: on which it makes sense.
-    refits: whether the trained head is replaced by a 'whitened' one behind the trained prompt.
-    profiles: whether its records compare attention weights with concentration.
+    is_control: whether its head reads only a part of what a model gives.
     shifts: whether its prompt is one vector that is added to the last activation, in place of rows of the text.
   """
 
   label: str
-  reads: str
   colour: str
   marker: str
   dash: str
   settings: tuple[str, ...]
-  fit: str = 'schedule'
   models: tuple[str, ...] = ('bert', 'exact', 'own')
-  refits: bool = False
-  profiles: bool = False
+  is_control: bool = False
   shifts: bool = False
-
-  @property
-  def prompt(self) -> bool:
-    """True if a prompt is trained with the head."""
-    return 'prompt' in self.settings
-
-  @property
-  def finetunes(self) -> bool:
-    """True if the model's own parameters are trained with the head."""
-    return 'finetune' in self.settings
 
   @property
   def has_schedule(self) -> bool:
     """True if it is trained step by step."""
-    return self.fit in ('schedule', 'restarts')
+    return not _SCHEDULES.isdisjoint(self.settings)
 
   @property
   def is_one_schedule(self) -> bool:
     """True if its fit is what one run of its schedule trains, as in the paper."""
-    return self.fit == 'schedule' and not self.refits
+    return self.has_schedule and _FURTHER_FITS.isdisjoint(self.settings)
 
+
+# Groups of settings that train step by step, and those of a fit beyond one such training.
+_SCHEDULES = {'head', 'finetune', 'prompt', 'attention'}
+_FURTHER_FITS = {'restarts', 'converged'}
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', '#0072B2', 's', '--', ('head',), models=_LANGUAGE_MODELS),
-  'own_head': Method('own head', 'mask', '#999933', 'X', ':', ('head',), models=_LANGUAGE_MODELS),
-  'prompt': Method('prompt', 'mask', '#E69F00', 'o', '-', ('prompt',), models=_LANGUAGE_MODELS),
-  'inner_prompt': Method('inner prompt', 'mask', '#332288', 'h', '-', ('prompt',)),
-  'shift': Method(
-    'constant shift',
-    'mask',
-    '#661100',
-    '>',
-    '--',
-    ('prompt',),
-    models=('bert', 'untrained', 'other_bert', 'own'),
-    shifts=True,
-  ),
-  # A head like any other, so that it is trained as one.
-  'probe': Method('probe', 'representation', '#009E73', '^', ':', ('head',), models=_LANGUAGE_MODELS),
-  'finetune': Method('finetune', 'mask', '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
-  'attention': Method('attention', 'sequence', '#000000', 'P', '-', ('attention',), profiles=True),
-  'prompt_attention': Method('prompt + attention', 'sequence', '#56B4E9', 'X', '-.', ('prompt', 'attention')),
-  'head_best': Method('best head', 'mask', '#0072B2', '*', ':', ('on_test', 'converged'), 'on_test', ('exact',)),
-  'head_converged': Method('raw converged head', 'mask', '#0072B2', 'd', '-', ('converged',), 'converged'),
-  'head_whitened': Method('converged head', 'mask', '#0072B2', 'p', '-.', ('converged',), 'whitened'),
-  'probe_converged': Method(
-    'converged probe',
-    'representation',
-    '#009E73',
-    'v',
-    '-',
-    ('converged',),
-    'whitened',
-    ('bert', 'untrained', 'own'),
-  ),
-  'attention_converged': Method(
-    'converged attention', 'sequence', '#000000', '*', '--', ('attention', 'restarts'), 'restarts'
-  ),
-  'oracle_prompt': Method(
-    'oracle prompt', 'mask', '#E69F00', '*', '--', ('prompt', 'restarts'), 'restarts', ('exact',)
-  ),
-  'prompt_refit': Method('prompt, converged head', 'mask', '#44AA99', 'd', ':', ('prompt', 'converged'), refits=True),
+  'head': Method('head', '#0072B2', 's', '--', ('head',), _LANGUAGE_MODELS),
+  'own_head': Method('own head', '#999933', 'X', ':', ('head',), _LANGUAGE_MODELS),
+  'prompt': Method('prompt', '#E69F00', 'o', '-', ('prompt',), _LANGUAGE_MODELS),
+  'inner_prompt': Method('inner prompt', '#332288', 'h', '-', ('prompt',)),
+  'shift': Method('constant shift', '#661100', '>', '--', ('prompt',), _DECODERS, shifts=True),
+  'probe': Method('probe', '#009E73', '^', ':', ('head',), _LANGUAGE_MODELS),
+  'finetune': Method('finetune', '#D55E00', 'D', '-.', ('finetune',), ('bert', 'own')),
+  'attention': Method('attention', '#000000', 'P', '-', ('attention',)),
+  'prompt_attention': Method('prompt + attention', '#56B4E9', 'X', '-.', ('prompt', 'attention')),
+  'head_best': Method('best head', '#0072B2', '*', ':', ('on_test', 'converged'), ('exact',)),
+  'head_converged': Method('raw converged head', '#0072B2', 'd', '-', ('converged',)),
+  'head_whitened': Method('converged head', '#0072B2', 'p', '-.', ('converged',)),
+  'mlp': Method('hidden layer', '#CC3311', 'd', '--', ('head', 'mlp'), _LANGUAGE_MODELS),
+  'mlp_converged': Method('converged hidden layer', '#CC3311', '*', ':', ('head', 'mlp', 'restarts'), _LANGUAGE_MODELS),
+  'quadratic': Method('quadratic head', '#CC3311', 'p', '-', ('converged',), _LANGUAGE_MODELS),
+  'posterior': Method('exact posterior', '#000000', '^', ':', ('converged',), ('exact',)),
+  'probe_converged': Method('converged probe', '#009E73', 'v', '-', ('converged',), ('bert', 'untrained', 'own')),
+  'attention_converged': Method('converged attention', '#000000', '*', '--', ('attention', 'restarts')),
+  'oracle_prompt': Method('oracle prompt', '#E69F00', '*', '--', ('prompt', 'restarts'), ('exact',)),
+  'prompt_refit': Method('prompt, converged head', '#44AA99', 'd', ':', ('prompt', 'converged')),
   'oracle_refit': Method(
-    'oracle prompt, converged head',
-    'mask',
-    '#E69F00',
-    'd',
-    '-.',
-    ('prompt', 'restarts', 'converged'),
-    'restarts',
-    ('exact',),
-    refits=True,
+    'oracle prompt, converged head', '#E69F00', 'd', '-.', ('prompt', 'restarts', 'converged'), ('exact',)
   ),
-  'attention_blind': Method('attention without tokens', 'probs', '#AA4499', 'v', ':', ('attention',)),
+  'attention_blind': Method('attention without tokens', '#AA4499', 'v', ':', ('attention',), is_control=True),
   'attention_constant': Method(
-    'attention on constant G', 'tokens', '#882255', '<', '-.', ('attention',), models=('exact',)
+    'attention on constant G', '#882255', '<', '-.', ('attention',), ('exact',), is_control=True
   ),
-  'masks': Method('masks', 'masks', '#CC79A7', 'p', '-', ('head', 'masks')),
-  'masks_converged': Method('masks, converged head', 'masks', '#CC79A7', 'h', ':', ('masks', 'converged'), 'whitened'),
-  'table': Method('table of tokens', 'nearest', '#000000', 'D', '--', (), 'table', (NONE,)),
-  'tokens': Method('logistic on tokens', 'nearest', '#882255', '<', '-', ('converged',), 'converged', (NONE,)),
+  'masks': Method('masks', '#CC79A7', 'p', '-', ('head', 'masks')),
+  'masks_converged': Method('masks, converged head', '#CC79A7', 'h', ':', ('masks', 'converged')),
+  'table': Method('table of tokens', '#000000', 'D', '--', (), (NONE,)),
+  'tokens': Method('logistic on tokens', '#882255', '<', '-', ('converged',), (NONE,)),
+  'window': Method('window of tokens', '#882255', '>', '-.', ('converged',), (NONE,)),
+  'window_quadratic': Method('pairs of tokens', '#882255', 'v', ':', ('converged',), (NONE,)),
 }
 
-# Inputs of an attention head, whole or in part.
-OF_SEQUENCE = ('sequence', 'probs', 'tokens')
-
-# Methods of the main table and figures: the paper's protocol, fitted by schedule and no control that reads only a part
-# of what a model gives, and readers without a model beside it.
+# Methods of the main table and figures: the paper's protocol, fitted by schedule and no control, and readers without a
+# model beside it.
 MAIN = tuple(
   name
   for name, method in METHODS.items()
-  if method.reads == 'nearest' or (method.is_one_schedule and method.reads not in ('probs', 'tokens'))
+  if method.models == (NONE,) or (method.is_one_schedule and not method.is_control)
 )

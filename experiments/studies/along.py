@@ -98,11 +98,21 @@ def _draw(steps: pd.DataFrame, settings: Settings, field: str, label: str, level
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
       marks = rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
-      style = figures_lib.style_of(method) | dict(linestyle='', markersize=4, markerfacecolor='none')
-      axes.plot(100 * marks['gap_share'], marks[field], label=_LABELS[method], **style)
+      colour, marker = METHODS[method].colour, METHODS[method].marker
+      axes.plot(
+        100 * marks['gap_share'],
+        marks[field],
+        label=_LABELS[method],
+        color=colour,
+        marker=marker,
+        markersize=4,
+        markerfacecolor='none',
+        linestyle='',
+      )
     axes.axhline(of_size[level].mean(), color='0.45', linestyle='-.', label=of_level)
     axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-    axes.set(title=f'|H| = {size}', xlabel='KL at the [MASK], % of the unigram gap')
+    axes.set_title(f'|H| = {size}')
+    axes.set_xlabel('KL at the [MASK], % of the unigram gap')
     axes.xaxis.set_inverted(True)
   panels[0].set_ylabel(label)
   title = f'{label.partition(" (")[0]} along pretraining'.capitalize()

@@ -98,7 +98,8 @@ def _part(
     for design, texts in designs.items():
       add(exact(texts) | scores(controls(texts), texts, key_probes), design)
     model = pretraining.tuned_model(s.bert_module())
-    for step, params in pretraining.params_along(s, hmm, key_pretraining, (0, *s.checkpoints), reporter):
+    planned = pretraining.planned(s, hmm, key_pretraining)
+    for step, params in pretraining.params_along(planned, (0, *s.checkpoints), reporter):
       for design, texts in designs.items():
         read = layers(model, params, texts)
         add(prediction(texts, model, params) | scores(read, texts, key_probes), design, step)
@@ -247,10 +248,10 @@ def _tests(ends: pd.DataFrame, s: BeliefSettings) -> Table:
   for emissions, design, first, second, bound in end_points:
     of = kls[emissions][design]
     logs = np.log(of[first] / of[second] / bound)
-    found.append(stratified(values for _, values in logs.groupby(level='process')))
+    found.append(stratified(logs, ['process']))
   frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
   frame['ratio'] = [_ratio(log, bound) for log, bound in zip(found, frame['expected below'])]
-  frame['p, Holm'] = tested(pd.Series(found), [])['p, Holm']
+  frame['p, Holm'] = tested(pd.Series(found))['p, Holm']
   frame['outcome'] = [outcome(log, -np.inf, 0) for log in found]
   frame['expected below'] = frame['expected below'].map('{:.3g}'.format)
   return table('Primary end points: ratios of KL, geometric means [95% intervals over HMMs]', frame, 4)
@@ -285,7 +286,7 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
   """All figures, only from records."""
   ends = _ends(records)
   along = select(records, design='pooled')[lambda rows: rows['reader'].str.match('layer|prediction')]
-  same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval, source=records)
+  same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval)
   # An untrained network predicts worse than a constant.
   same['then'] = lambda axes, _: axes.set_ylim(0, 1.5)
   return {

@@ -77,7 +77,7 @@ def training(settings: BenchmarkSettings, hmm: Any, key: jax.Array) -> Iterator[
   """Steps of pretraining, as many as one call of ours takes, beside Hugging Face's BERT."""
   bert = settings.bert
   steps_per_call = settings.pretrain.steps_per_call
-  init, key_params, on_corpus = pretraining.program(settings, hmm, key)
+  init, key_params, on_corpus = pretraining.program(pretraining.planned(settings, hmm, key))
   state = init(key_params)
   calls = training_calls(on_corpus(), state, steps_per_call, num_steps=2**31)
   name = f'{steps_per_call} pretraining steps, L{bert.num_layers} D{bert.width}, {bert.dtype}'

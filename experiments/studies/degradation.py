@@ -16,7 +16,7 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import interval
-from experiments.analysis.tables import contrasts, means, paired, select, Table, table
+from experiments.analysis.tables import contrasts, means, paired, select, Table, table, tested
 from experiments.pipeline import batched_tuning, pretraining
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
@@ -307,27 +307,34 @@ def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> 
 def measure(
   s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
 ) -> list[Row]:
-  """The accuracy of each reader on the test inputs of each problem, and for Theorem 3.6 the masses on H*."""
+  """Train a head and a prompt for each problem, predict behind each prompt, and return the record of each."""
   params, tuners = batched_tuning.stacked(frozen), batched_tuning.tuners(model, s)
   inputs = np.stack([problem.inputs for problem in problems])
   labels = np.stack([problem.labels for problem in problems])
 
   def trained(name: str, features: np.ndarray) -> tuple[Any, Any]:
     data = params, features[:, : s.num_train], labels[:, : s.num_train]
-    return batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, f'{name} on {model.name}', reporter)
+    return batched_tuning.train(
+      tuners[name], s.tuning.schedule(s.num_train), *data, key, f'{name} on {model.name}', reporter
+    )
 
   probs = {'without': batched_tuning.features(tuners['head'], params, inputs)}
   _, of_head = trained('head', probs['without'])
   start, end = trained('prompt', inputs)
-  behind = {'start': start, 'trained': end}
+  # What each prompt is read with: its trainables.
+  by_prompt = {'start': start, 'trained': end}
   if 'prompt' in problems[0].construction:
     built = np.stack([problem.construction['prompt'] for problem in problems])
-    behind['built'] = {**end, 'prompt': built[:, None].astype(np.float32)}
-  for name, trainables in behind.items():
+    by_prompt['built'] = {**end, 'prompt': built[:, None].astype(np.float32)}
+  for name, trainables in by_prompt.items():
     probs[name] = batched_tuning.prompted(tuners['prompt'], trainables, params, inputs)
+  # Each problem has one task.
   heads = jax.tree.map(lambda leaf: leaf[:, 0], {'trained_head': of_head['head'], 'trained_prompt': end['head']})
-  of = lambda index: jax.tree.map(lambda leaf: np.float64(leaf[index]), (probs, heads))
-  return [_row(s, problem, *of(index)) for index, problem in enumerate(problems)]
+  rows = []
+  for index, problem in enumerate(problems):
+    own_probs, own_heads = jax.tree.map(lambda leaf: np.float64(leaf[index]), (probs, heads))  # noqa: B023
+    rows.append(_row(s, problem, own_probs, own_heads))
+  return rows
 
 
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
@@ -396,18 +403,19 @@ def tables(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Ta
 
 def _tested(values: pd.DataFrame, pairs: Iterable[str], rows: list[str]) -> pd.DataFrame:
   """The mean over HMMs of the difference of each pair of columns; all tests are one family."""
-  columns: dict[str, Any] = {pair: pair.split(' - ') for pair in pairs}
-  return contrasts(paired(values, columns), rows, ['hmm'], family=[])
+  return tested(contrasts(paired(values, pairs), rows, ['hmm']))
 
 
 def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Figure]:
   """Accuracy against the error of the model for each theorem, and the mass on H* behind each prompt."""
-  same: dict[str, Any] = dict(unit=['hmm'], over='HMMs', source=records, cell=interval, panel='panel')
+  same: dict[str, Any] = dict(unit=['hmm'], over='HMMs', cell=interval, panel='panel')
+  of_caption = records[['experiment', 'scale', 'seed']].iloc[0]
   shown = accuracies(records)[[*_STYLES]].stack().rename('accuracy').reset_index()
   shown = shown[shown['perturbation'].isin(['noise', 'BERT steps'])]
-  shown = shown.assign(panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
+  shown = shown.assign(**of_caption, panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
   mass = masses(records).stack().rename('mass').reset_index()
   mass = mass.assign(
+    **of_caption,
     panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format),
     prompt=mass['prompt'].str.replace(' ', '\n', n=1),
   )

@@ -35,7 +35,7 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables of the records of a grid that have rows; only those of accuracies if settings of records differ."""
   every = grid_tables.prepared(records)
   plan = plans.tables(plan_of(settings), every)
-  grid = every._replace(records=grid_tables.at_end(every.records))
+  grid = every.at_end()
   whole = plan | grid_tables.tables(grid, settings.figure.paper_overlay)
   return whole if grid.varied else whole | error_budget.tables(grid)
 
@@ -45,20 +45,24 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   program = config_lib.shipped(settings.experiment)
   if settings.plan or settings.scale not in config_lib.scales(program):
     return settings.plan
-  config = config_lib.at_scale(program, settings.scale).to_dict()
-  return config_lib.from_record(config, {settings.experiment: Settings}).plan
+  config, _ = config_lib.override(config_lib.at_scale(program, settings.scale), [], Settings)
+  return config_lib.from_record(config.to_dict(), {settings.experiment: Settings}).plan
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """The figures that the settings name and the records fill; those _OF_VALUES if settings of records differ."""
-  grid = grid_tables.prepared(grid_tables.at_end(records))
+  grid = grid_tables.prepared(records).at_end()
   if grid.varied:
     drawn = {name: draw(grid, settings.figure) for name, draw in _OF_VALUES.items()}
-    return {name: figure for name, figure in drawn.items() if figure}
-  is_trained = [method in MAIN or METHODS[method].is_one_schedule for method in grid.records['method']]
-  # Other fits are only for _OF_FITS, unless there are no others.
-  trained = grid._replace(records=grid.records[is_trained]) if any(is_trained) else grid
-  drawn = {name: FIGURES[name](grid if name in _OF_FITS else trained, settings.figure) for name in settings.figures}
+  else:
+    methods = grid.records['method']
+    trained = [name for name in methods.unique() if name in MAIN or METHODS[name].is_one_schedule]
+    # Other fits are only for _OF_FITS, unless there are no others.
+    of_trained = grid._replace(records=grid.records[methods.isin(trained)]) if trained else grid
+    drawn = {}
+    for name in settings.figures:
+      shown = grid if name in _OF_FITS else of_trained
+      drawn[name] = FIGURES[name](shown, settings.figure)
   return {name: figure for name, figure in drawn.items() if figure}
 
 

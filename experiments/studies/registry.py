@@ -20,6 +20,7 @@ _PLACES = {
   'next_token': _GRID,
   'plateau': ('studies.along', 'settings.grid:Settings'),
   'hard_tasks': ('studies.along', 'settings.grid:Settings'),
+  'labels': ('studies.labels', 'settings.grid:Settings'),
   'benchmark': ('studies.benchmark', 'studies.settings:BenchmarkSettings'),
   'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
   'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
@@ -43,8 +44,12 @@ SETTINGS: config_lib.Classes = _Imported({name: settings for name, (_, settings)
 
 
 def from_config(config: ml_collections.ConfigDict) -> Any:
-  """The settings of the experiment that a config names; raises SettingsError at the first field that is wrong."""
-  return config_lib.from_record(config.to_dict(), SETTINGS)
+  """The settings of the experiment that a config names, with the first value of each list in a scalar field.
+
+  Raises SettingsError at the first field that is wrong.
+  """
+  first, _ = config_lib.override(config, [], config_lib.class_of(config, SETTINGS))
+  return config_lib.from_record(first.to_dict(), SETTINGS)
 
 
 def from_record(recorded: dict[str, Any]) -> Any:

@@ -71,7 +71,7 @@ class PretrainedSettings(MlmSettings):
     super().check_fields()
     self.require('model.causal', not self.model.causal, 'False: the theorems are about masked models')
     steps, each = self.checkpoints, self.steps_per_call
-    ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
+    ascending = tuple(sorted({*steps})) == steps and steps[-1] > self.warmup_steps
     valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
     self.require('checkpoints', ascending and not any(step % each for step in steps), valid)
     valid = f'at most num_documents, {self.num_documents}'

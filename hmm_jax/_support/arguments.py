@@ -6,11 +6,11 @@ arrays with a position axis only in host memory, since reading them from an acce
 """
 
 from collections.abc import Callable, Sequence
-import decimal
 import functools
 import inspect
 import numbers
 import reprlib
+import textwrap
 from typing import Any, TypeVar
 
 import jax
@@ -23,69 +23,112 @@ from hmm_jax._support import float64
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 T = TypeVar('T')
 
+_SIZES = 'length', 'document_length', 'chunk_length', 'chunk_size', 'memory_size'
+_LARGEST = 2**31 - 1
+# XLA ends the process at the size of a matrix of more.
+_MOST_STATES = 2**15
+# Rows of numbers that are finite and at least 0.
+_WEIGHTS = 'likelihoods', 'before', 'after', 'between', 'evidence'
+_NUMBERS = bool, int, float
+_REAL = np.bool_, np.integer, np.floating
+# The types of most arrays, which pass at once.
+_PLAIN = {np.dtype(kind) for kind in ('bool', 'uint8', 'int32', 'float32', 'float64')}
 
-def is_concrete(x: Any) -> bool:
-  """True if x is an array whose numbers can be read now."""
-  if isinstance(x, Array):
-    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable
-  return isinstance(x, np.ndarray)
+
+def checked(function: FunctionT, **options: Any) -> FunctionT:
+  """`float64.jit(function, **options)` of `converted` arguments."""
+  return converted(function, float64.jit(function, **options))
+
+
+def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> FunctionT:
+  """Wrap `function`, or `call` with the same parameters, so that arguments are converted and checked first.
+
+  A parameter's name and annotation select the check: distribution, array, size or temperature. Raises ValueError that
+  names the argument or field, its value and what is valid; after a failure also if `params` do not fit `model`.
+  """
+  parameters = inspect.signature(function).parameters
+  annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
+  call = call or function
+  convert = lambda name, x: _converted(name, annotations.get(name, ''), x)
+
+  @float64.with_promotion
+  @functools.wraps(function)
+  def border(*args: Any, **named: Any) -> Any:
+    args = *map(convert, parameters, args), *args[len(parameters) :]
+    named = {name: convert(name, x) for name, x in named.items()}
+    try:
+      return call(*args, **named)
+    except Exception:
+      given = dict(zip(parameters, args)) | named
+      if 'model' in given and 'params' in given:
+        check_params(given['model'], given['params'])
+      raise
+
+  return border  # type: ignore[return-value]
+
+
+def _converted(name: str, annotation: str, x: Any) -> Any:
+  if x is None and 'None' in annotation:
+    return x
+  if name in _WEIGHTS:
+    return _weights(name, x)
+  if 'rray' in annotation:
+    return array(name, x)
+  if name in ('params', 'head'):
+    return model_params(x, name)
+  if name in ('hmm', 'distribution') and not hasattr(x, 'transition_matrix'):
+    raise ValueError(f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}; valid is a distribution such as an HMM')
+  if name.startswith('num_') or name in _SIZES:
+    check_size(name, x, most=_MOST_STATES if name == 'num_states' else _LARGEST)
+  if name.endswith('_temperature') and not isinstance(x, jax.core.Tracer) and not 1e-30 <= float(x) <= 1e30:
+    raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
+  return distribution(x)
 
 
 def array(name: str, x: Any) -> Any:
   """Convert `x` to a numpy array of real numbers; JAX arrays stay on their device.
 
-  Accepts lists, data frames, tensors, fractions, any byte order, and complex numbers with zero imaginary part. Numbers
-  wider than 8 bytes become float64. A PRNG key passes for an argument named `key...`, and in parameters. Raises
-  ValueError for anything else, such as masked arrays, sparse matrices and strings.
+  Accepts lists, data frames, tensors, fractions and any byte order. Numbers wider than 8 bytes become float64. A PRNG
+  key passes for an argument named `key...`, and in parameters. Raises ValueError for anything else, such as complex
+  numbers, masked arrays, sparse matrices and strings.
   """
   if (isinstance(x, Array) or type(x) is np.ndarray) and x.dtype in _PLAIN:
     return x
   try:
     values = _values(x)
   except Exception:  # Each library raises its own.
-    values = np.array(None)
-  if jnp.issubdtype(values.dtype, jax.dtypes.extended):
-    if name.startswith(('key', 'params')):
-      return values
-    values = np.array(None)
-  if values.dtype.kind == 'c' and not isinstance(values, jax.core.Tracer) and not values.imag.any():
-    values = values.real
-  wide = values
-  if values.dtype.kind in 'biuf' and not isinstance(values, Array):
-    with np.errstate(over='ignore'):
-      values = wide.astype(np.float64 if wide.dtype.itemsize > 8 else wide.dtype.newbyteorder('='), copy=False)
-  # numpy does not know the kind of bfloat16.
-  is_real = values.dtype.kind in 'biuf' or jnp.issubdtype(values.dtype, jnp.number) and values.dtype.kind == 'V'
-  if not is_real or values is not wide and ((values == 0) != (wide == 0)).any():
-    kind = type(x).__name__ if values.dtype == object else f'{type(x).__name__} of {wide.dtype}'
-    raise ValueError(
-      f'{name} is {reprlib.repr(x)}, of type {kind}; valid is an array of real numbers that float64 holds'
-    )
+    values = np.array('')
+  is_key = jnp.issubdtype(values.dtype, jax.dtypes.prng_key) and name.startswith(('key', 'params'))
+  if not is_key and not any(jnp.issubdtype(values.dtype, kind) for kind in _REAL):
+    kind = f'{type(x).__name__} {getattr(x, "dtype", "")}'.strip()
+    valid = 'an array of real numbers that float64 holds'
+    raise ValueError(f'{name} is {reprlib.repr(x)}, of type {kind}; valid is {valid}')
   return values
 
 
-_NUMBERS = bool, int, float
-# The types of most arrays, which pass at once.
-_PLAIN = {np.dtype(kind) for kind in ('bool', 'uint8', 'int32', 'float32', 'float64')}
-
-
 def _values(x: Any) -> Any:
-  """The numbers of `x` as an array of any type, one of objects if it has other things than numbers."""
+  """The numbers of `x` as an array. Raises any error for a masked array, a number that would become 0, or none."""
   if isinstance(x, Array):
     return x
   if isinstance(x, (list, tuple)):
-    x = [part if isinstance(part, (int, float)) else _values(part) for part in x]
+    x = [part if type(part) in _NUMBERS else _values(part) for part in x]
     if any(isinstance(part, jax.core.Tracer) for part in x):
       return jnp.asarray(x)
   if isinstance(x, np.ma.MaskedArray):
-    return np.array(None)
+    raise TypeError('masked')
   try:
-    values = np.asarray(x)
+    given = np.asarray(x)
   except Exception:  # A tensor that requires a gradient, or of a type that numpy lacks.
-    values = np.asarray(x.tolist())
-  if values.dtype == object and all(isinstance(value, (numbers.Complex, decimal.Decimal)) for value in values.flat):
-    as_complex = np.array([complex(value) for value in values.flat]).reshape(values.shape)
-    return as_complex if ((as_complex == 0) == (values == 0)).all() else values
+    given = np.asarray(x.tolist())
+  if given.dtype == object and not all(isinstance(value, numbers.Real) for value in given.flat):
+    raise TypeError('not real')
+  if given.dtype != object and given.dtype.kind not in 'biuf':  # bfloat16, or no number.
+    return given
+  is_wide = given.dtype == object or given.dtype.itemsize > 8
+  with np.errstate(over='ignore'):
+    values = given.astype(np.float64 if is_wide else given.dtype.newbyteorder('='), copy=False)
+  if ((values == 0) != (given == 0)).any():
+    raise ValueError('underflow')
   return values
 
 
@@ -95,9 +138,9 @@ def tree(name: str, x: Any) -> Any:
   return jax.tree.map_with_path(convert, x)
 
 
-def model_params(x: Any) -> Any:
+def model_params(x: Any, name: str = 'params') -> Any:
   """Parameters of a model as a `distribution`, or as a `tree` of arrays."""
-  return distribution(x) if hasattr(x, 'validate') else tree('params', x)
+  return distribution(x) if hasattr(x, 'validate') else tree(name, x)
 
 
 def with_arrays(x: Any) -> Any:
@@ -109,9 +152,33 @@ def distribution(x: T) -> T:
   """Return a distribution with converted fields, `validate`d if their values are known; anything else unchanged."""
   if not hasattr(x, 'validate'):
     return x
-  # `validate` converts too.
-  fields: Any = x if all(map(is_concrete, x)) else with_arrays(x)  # type: ignore[call-overload]
+  fields: Any = with_arrays(x)
   return fields.validate() if all(map(is_concrete, fields)) else fields
+
+
+def is_concrete(x: Any) -> bool:
+  """True if x is an array whose numbers can be read now."""
+  if isinstance(x, Array):
+    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable
+  return isinstance(x, np.ndarray)
+
+
+def _is_on_host(x: Any) -> bool:
+  return is_concrete(x) and (isinstance(x, np.ndarray) or x.platform() == 'cpu')
+
+
+def _weights(name: str, x: Any) -> Any:
+  """`array` of finite numbers of at least 0; raises ValueError if values on the host are others."""
+  x = array(name, x)
+  if not _is_on_host(x):
+    return x
+  values = np.asarray(x)
+  # NaN is not at least 0.
+  is_wrong = ~((values >= 0) & (values < np.inf))
+  if is_wrong.any():
+    raise ValueError(f'{name} contain {values[is_wrong][0]}; valid are finite numbers of at least 0')
+  # JAX would cut integers to 32 bits.
+  return values.astype(np.float64) if values.dtype.kind in 'iu' else x
 
 
 def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
@@ -133,7 +200,7 @@ def check_finite(name: str, x: Any) -> None:
     raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
 
 
-def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> None:
+def check_size(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
   if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
     raise ValueError(f'{name} is {value}; valid is an integer from {least} to {most:,}')
@@ -146,6 +213,18 @@ def position(name: str, value: Any, length: int) -> int:
   """
   check_size(name, value, -length, max(length - 1, 0))
   return value % max(length, 1)
+
+
+def check_params(model: Any, params: Any) -> None:
+  """Raise ValueError if the model cannot predict a token with these parameters; nothing is computed."""
+  try:
+    jax.eval_shape(lambda params: model.predict(params, model.embed(params, jnp.zeros((1, 1), jnp.int32))), params)
+  except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
+    reason = textwrap.shorten(str(error), 200)
+    raise ValueError(
+      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those that `pretrain` returned, '
+      'or for an ExactModel a distribution'
+    )
 
 
 def check_vocabulary(model: Any, distribution: Any) -> None:
@@ -179,71 +258,3 @@ def check_widths(parts: Sequence[Any], width: int) -> None:
   for part in parts:
     if part.shape[-1] != width:
       raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')
-
-
-def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> FunctionT:
-  """Wrap `function`, or `call` with the same parameters, so that arguments are converted and checked first.
-
-  A parameter's name and annotation select the check: distribution, array, size or temperature. Raises ValueError that
-  names the argument or field, its value and what is valid.
-  """
-  parameters = inspect.signature(function).parameters
-  annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
-  call = call or function
-
-  def convert(name: str, x: Any) -> Any:
-    annotation = annotations.get(name, '')
-    if x is None and 'None' in annotation:
-      return x
-    if 'rray' in annotation:
-      return _weights(name, x) if name in _WEIGHTS else array(name, x)
-    if name in ('hmm', 'distribution') and not hasattr(x, 'transition_matrix'):
-      raise ValueError(
-        f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}; valid is a distribution such as an HMM'
-      )
-    if name.startswith('num_') or name in _SIZES:
-      # XLA ends the process at the size of a matrix of more states.
-      check_size(name, x, most=2**15 if name == 'num_states' else 2**31 - 1)
-    # Not of a traced number.
-    is_known = isinstance(x, numbers.Real) or is_concrete(x)
-    if name.endswith('_temperature') and is_known and not 1e-30 <= float(x) <= 1e30:
-      raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
-    if name == 'head':
-      return tree(name, x)
-    return model_params(x) if name == 'params' else distribution(x)
-
-  @float64.with_promotion
-  @functools.wraps(function)
-  def border(*args: Any, **named: Any) -> Any:
-    named = {name: convert(name, x) for name, x in named.items()}
-    return call(*map(convert, parameters, args), *args[len(parameters) :], **named)
-
-  return border  # type: ignore[return-value]
-
-
-def checked(function: FunctionT, **options: Any) -> FunctionT:
-  """`float64.jit(function, **options)` of `converted` arguments."""
-  return converted(function, float64.jit(function, **options))
-
-
-_SIZES = 'length', 'document_length', 'chunk_length', 'chunk_size', 'memory_size'
-# Rows of numbers that are finite and at least 0.
-_WEIGHTS = 'likelihoods', 'before', 'after', 'between', 'evidence'
-
-
-def _weights(name: str, x: Any) -> Any:
-  """`array` of finite numbers of at least 0; raises ValueError if values on the host are others."""
-  x = array(name, x)
-  if not _is_on_host(x) or not x.size:
-    return x
-  values = np.asarray(x)
-  least, most = values.min(), values.max()
-  # NaN is not at least 0.
-  if not (least >= 0 and most < np.inf):
-    raise ValueError(f'{name} contain {most if least >= 0 else least}; valid are finite numbers of at least 0')
-  # JAX would cut integers to 32 bits.
-  return values.astype(np.float64) if values.dtype.kind in 'iu' and values.dtype.itemsize > 4 else x
-
-
-def _is_on_host(x: Any) -> bool:
-  return is_concrete(x) and (isinstance(x, np.ndarray) or x.platform() == 'cpu')

@@ -1,6 +1,7 @@
 """A batching rule of `jax.vmap` for functions of a distribution and sequences."""
 
 from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
@@ -8,7 +9,10 @@ from jax import Array
 import jax.numpy as jnp
 
 from hmm_jax._support import float64
+from hmm_jax._support.blocks import even_size, map_blocks
 
+# Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
+_CACHE_ENTRIES = 1600
 # From this many sequences per distribution, a loop over distributions is faster than one batch of all.
 _MANY = 16
 
@@ -31,6 +35,22 @@ def with_batching_rule(function: Callable[..., Any]) -> Callable[..., Any]:
   return with_slopes
 
 
+def in_cache(function: Callable[..., Any]) -> Callable[..., Any]:
+  """Wrap a function of a distribution and rows [B, T, E] so that a CPU works on few sequences at a time."""
+
+  def by_blocks(initial_probs: Array, matrix: Array, rows: Array) -> Any:
+    count = size = len(rows)
+    if jax.default_backend() == 'cpu':
+      size = even_size(count, 1, max(_CACHE_ENTRIES // rows.shape[-1], 16))
+      # Whole vector registers, and no stride of a power of two, which caches are slow at.
+      size = min((-(-size // 16) | 1) * 16, count)
+    if matrix.ndim == 2:
+      return map_blocks(functools.partial(function, initial_probs, matrix), rows, size)
+    return map_blocks(lambda block: function(*block), (initial_probs, matrix, rows), size)
+
+  return by_blocks
+
+
 def _undifferentiable(function: Callable[..., Any]) -> Callable[..., Any]:
   """Wrap `function` so that differentiating it raises TypeError."""
 
@@ -40,6 +60,13 @@ def _undifferentiable(function: Callable[..., Any]) -> Callable[..., Any]:
   refusing = jax.custom_jvp(function)
   refusing.defjvp(refuse)
   return refusing
+
+
+def _beside(size: int, count: int, x: Array, is_mapped: bool, is_of_sequence: bool = True) -> Array:
+  """An argument of `count` sequences, with the mapped axis of this size folded into that of sequences."""
+  x = x if is_mapped else jnp.broadcast_to(x, (size, *x.shape))
+  x = x if is_of_sequence else jnp.broadcast_to(x[:, None], (size, count, *x.shape[1:]))
+  return x.reshape(size * count, *x.shape[2:])
 
 
 def _mapped(function: Callable[..., Any], is_pull_back: bool) -> Callable[..., Any]:
@@ -56,12 +83,7 @@ def _mapped(function: Callable[..., Any], is_pull_back: bool) -> Callable[..., A
     (initial_probs, matrix, *sequences), (*of_distribution, of_first) = args, is_mapped[:3]
     count = sequences[0].shape[int(of_first)]
     has_own = matrix.ndim - of_distribution[1] == 3
-
-    def beside(x: Array, is_mapped: bool, is_of_sequence: bool = True) -> Array:
-      x = x if is_mapped else jnp.broadcast_to(x, (size, *x.shape))
-      x = x if is_of_sequence else jnp.broadcast_to(x[:, None], (size, count, *x.shape[1:]))
-      return x.reshape(size * count, *x.shape[2:])
-
+    beside = functools.partial(_beside, size, count)
     distribution = initial_probs, matrix
     if is_pull_back or has_own or any(of_distribution):
       if count >= _MANY and not has_own:

@@ -86,8 +86,12 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
     OSError: there is no such file, or it cannot be opened.
   """
   path = _checked(path)
-  with readable(path, 'an intact file of named arrays'):
-    return _read_npz(path) if path.suffix == '.npz' else _read_json(path)
+  is_archive = path.suffix == '.npz'
+  # An archive has headers beside its arrays.
+  most_bytes = 2 * MAX_BYTES if is_archive else MAX_BYTES
+  with readable(path, 'an intact file of named arrays'), open_regular(path, most_bytes) as file:
+    content = read_archive(file, MAX_BYTES) if is_archive else json.loads(file.read().decode('utf-8-sig'))
+    return {key: _numbers(key, value) for key, value in content.items() if key != '$schema'}
 
 
 @contextlib.contextmanager
@@ -124,18 +128,6 @@ def _checked(path: str | pathlib.Path) -> pathlib.Path:
   if path.suffix not in ('.json', '.npz'):
     raise ValueError(f'{str(path)!r} ends in {path.suffix!r}; valid are .json and .npz')
   return path
-
-
-def _read_json(path: pathlib.Path) -> dict[str, np.ndarray]:
-  with open_regular(path, MAX_BYTES) as file:
-    content = json.loads(file.read().decode('utf-8-sig'))
-  return {key: _numbers(key, value) for key, value in content.items() if key != '$schema'}
-
-
-def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  # An archive has headers beside its arrays.
-  with open_regular(path, 2 * MAX_BYTES) as file:
-    return {key: _numbers(key, array) for key, array in read_archive(file, MAX_BYTES).items()}
 
 
 @contextlib.contextmanager

@@ -158,9 +158,8 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
 
 @functools.partial(float64.jit, returns_float64=True)
 def _token_likelihoods(hmm: Distribution, tokens: Any, observed: Any) -> Array:
-  matrix = jnp.asarray(hmm.joint_emission_matrix)
   # Integers have no NaN for an id that does not exist.
-  rows = matrix.T if jnp.issubdtype(matrix.dtype, jnp.floating) else float64.as_float(matrix.T)
+  rows = float64.as_float(hmm.joint_emission_matrix).T
   rows = rows.at[tokens].get(mode='fill', wrap_negative_indices=False)
   return jnp.where(observed[..., None], rows, 1)
 

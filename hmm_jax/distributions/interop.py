@@ -61,10 +61,9 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   ['emissionprob_', 'startprob_', 'transmat_']
   """
   _check(hmm)
-  arrays = map(float64.float64, hmm.validate())
-  return {
-    name: rows / rows.sum(-1, keepdims=True) for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), arrays)
-  }
+  names = 'startprob_', 'transmat_', 'emissionprob_'
+  arrays = map(float64.float64, hmm)
+  return {name: rows / rows.sum(-1, keepdims=True) for name, rows in zip(names, arrays)}
 
 
 def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = None) -> HMM:

@@ -6,7 +6,6 @@ the cell that is read: a token depends on that cell's value and the state. Infer
 """
 
 import functools
-import reprlib
 from typing import NamedTuple
 
 import jax
@@ -93,12 +92,9 @@ class MemoryHMM(NamedTuple):
     check_probs('initial_probs', hmm.initial_probs, of_memory + (num_states,))
     check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
     check_probs('emission_matrix', hmm.emission_matrix, shape)
-    cells = np.asarray(hmm.cell_index)
-    # `np.isin` is not enough, since it takes 1.0 for 1.
-    is_integer = np.issubdtype(cells.dtype, np.integer)
-    if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
-      valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
-      raise ValueError(f'cell_index is {reprlib.repr(cells.tolist())}; valid is {valid}')
+    if np.shape(hmm.cell_index) != (num_states,):
+      raise ValueError(f'cell_index has shape {np.shape(hmm.cell_index)}; valid is {(num_states,)}')
+    arguments.check_ids('cell_index', np.asarray(hmm.cell_index), num_cells)
     check_configurations(memory_size, num_cells)
     return hmm
 

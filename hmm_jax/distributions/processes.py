@@ -80,7 +80,7 @@ def _converted(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayL
   T, pi, states = T[:, possible][:, :, possible], pi[possible], np.eye(len(possible))[possible]
   A, W = T.sum(0), T.sum(2).T
   if are_equal(T, W.T[:, :, None] * A).all():
-    return HMM(pi, A, W).validate(), A @ states
+    return HMM(pi, A, W), A @ states
   hmm, ends = _pairs_as_states(T, pi, are_equal)
   return hmm, states[ends]
 
@@ -107,20 +107,19 @@ def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any
   ends, tokens = np.argwhere(T.any(1).T).T
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
-  proportions = np.column_stack([ends + 1, entering_PxS / totals[:, None]])
-  # The pair that stands for each state, the state of each pair, and the first state with the end of this pair.
-  first, group, from_here = list[int](), np.zeros(len(ends), int), 0
-  for pair in np.lexsort(proportions.T[::-1]):
-    # Pairs with one end follow each other.
-    from_here = from_here if first and ends[first[-1]] == ends[pair] else len(first)
-    same = np.all(are_equal(proportions[first[from_here:]], proportions[pair]), axis=1)
-    group[pair] = from_here + same.argmax() if same.any() else len(first)
-    first += [pair] if group[pair] == len(first) else []
+  proportions = entering_PxS / totals[:, None]
+  # The pair that stands for each state, and the state of each pair.
+  first, group = list[int](), np.zeros(len(ends), int)
+  for pair in np.lexsort((*proportions.T[::-1], ends)):
+    is_same = are_equal(proportions[first], proportions[pair]).all(1) & (ends[first] == ends[pair])
+    if not is_same.any():
+      first.append(pair)
+    group[pair] = is_same.argmax() if is_same.any() else len(first) - 1
   entering_HxS, emission_matrix = np.zeros((len(first), len(pi))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)
-  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate(), ends[first]
+  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix), ends[first]
 
 
 def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import shutil
 from typing import Any
 import uuid
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
@@ -20,7 +21,6 @@ from hmm_jax.distributions.files import open_regular, readable
 Path = str | pathlib.Path
 # Bytes of a file of JSON, and of arrays: a model of 17 billion float32 parameters.
 _MAX_JSON, _MAX_ARRAYS = 2**27, 2**36
-_INTACT = 'an intact file'
 # numpy alone does not know bfloat16. Integers number positions, which no model of ours reads.
 _DTYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'BF16': jnp.bfloat16, 'I64': np.int64}
 
@@ -33,7 +33,7 @@ def new_folder(directory: Path) -> Iterator[pathlib.Path]:
   """
   # A link leads to the folder that it names.
   path = pathlib.Path(os.path.realpath(os.path.expanduser(directory)))
-  if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+  if path.exists() and (not path.is_dir() or any(path.iterdir())):
     raise ValueError(f'{str(path)!r} exists; valid is a new or an empty folder')
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.partial')
@@ -59,26 +59,28 @@ def read_lines(path: pathlib.Path) -> list[str]:
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
   """The object of a JSON file; raises ValueError with the path if it is something else or damaged."""
-  with readable(path, _INTACT), open_regular(path, _MAX_JSON) as file:
-    content = json.loads(file.read())
-    if not isinstance(content, dict):
-      raise ValueError(f'it holds a {type(content).__name__}')
-    return content
+  with readable(path, 'a JSON object'), open_regular(path, _MAX_JSON) as file:
+    return {**json.loads(file.read())}
 
 
-def check_arrays(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-  """Raise ValueError unless the arrays have these names and shapes, and finite floating-point numbers."""
-  for name, shape in shapes.items():
-    if name not in arrays:
-      raise ValueError(f'{name} is missing')
-    values = arrays[name]
-    if values.shape != shape:
-      raise ValueError(f'{name} has shape {values.shape}, and by the config {shape}')
-    if not jnp.issubdtype(values.dtype, jnp.floating):
-      raise ValueError(f'{name} is of type {values.dtype}, and no floating-point number')
-    arguments.check_finite(f'entries of {name}', values)
-  if unknown := arrays.keys() - shapes.keys():
-    raise ValueError(f'unknown are {min(unknown)} and {len(unknown) - 1} more')
+def by_path(tree: Any) -> dict[str, Any]:
+  """The leaves of a tree by their paths, such as 'layers_0.ffn_in.kernel'."""
+  leaves = jax.tree.leaves_with_path(tree)
+  return {jax.tree_util.keystr(path, simple=True, separator='.'): leaf for path, leaf in leaves}
+
+
+def check_arrays(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+  """Raise ValueError unless the arrays have these names and shapes, and floating-point numbers, finite in float32."""
+  for name in {**shapes, **arrays}:
+    found = np.shape(arrays[name]) if name in arrays else 'none'
+    valid = shapes.get(name, 'none')
+    if found != valid:
+      raise ValueError(f'the shape of {name} is {found}; valid is {valid}')
+    if not jnp.issubdtype(arrays[name].dtype, jnp.floating):
+      raise ValueError(f'{name} is of type {arrays[name].dtype}; valid is a floating-point one')
+    # Larger ones would be infinite where the model is computed.
+    with np.errstate(over='ignore'):
+      arguments.check_finite(f'float32 numbers of {name}', np.asarray(arrays[name], np.float32))
 
 
 def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
@@ -91,7 +93,7 @@ def write_arrays(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   """The arrays of a safetensors file; raises ValueError with the path if it is damaged or has other numbers."""
-  with readable(path, f'{_INTACT} of {", ".join(_DTYPES)} arrays'), open_regular(path, _MAX_ARRAYS) as file:
+  with readable(path, f'an intact file of {", ".join(_DTYPES)} arrays'), open_regular(path, _MAX_ARRAYS) as file:
     return {
       name: np.frombuffer(view['data'], _DTYPES[view['dtype']]).reshape(view['shape'])
       for name, view in safetensors.deserialize(file.read())

@@ -5,17 +5,14 @@ and tokens 1 to T - 1, is our row i of tokens 1 to T.
 """
 
 from collections.abc import Mapping
-import functools
 import itertools
 import re
 from typing import Any
 
-from flax.traverse_util import flatten_dict, unflatten_dict
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import arguments
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.files import folders
 from hmm_jax.models.bert import Bert, unrolled
@@ -100,11 +97,6 @@ def config_of(bert: Bert) -> dict[str, Any]:
   }
 
 
-def num_token_types(config: Mapping[str, Any]) -> int:
-  """The number of token types of a config; theirs is 2 where none is named."""
-  return _number({'type_vocab_size': 2, **config}, 'type_vocab_size', int)
-
-
 def bert_of(config: Mapping[str, Any]) -> Bert:
   """The architecture of a config of `BertForMaskedLM` or `BertLMHeadModel`, trained here or elsewhere.
 
@@ -157,17 +149,14 @@ def _shapes(bert: Bert) -> Any:
 
 def check_params(bert: Bert, params: Any) -> None:
   """Raise ValueError unless the tree has the arrays of a `Bert`, of finite floating-point numbers."""
-  shapes = functools.partial(jax.tree.map, np.shape)
-  is_floating = [jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in jax.tree.leaves(params)]
-  if shapes(params) != shapes(_shapes(bert)) or not all(is_floating):
-    raise ValueError("params do not fit the model; valid is the tree 'params' of its variables, all floating-point")
-  arguments.check_finite('params', params)
+  shapes = {path: leaf.shape for path, leaf in folders.by_path(_shapes(bert)).items()}
+  folders.check_arrays(folders.by_path(params), shapes)
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
   """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`; scanned layers apart."""
   by_name: dict[str, np.ndarray] = {}
-  for path, leaf in flatten_dict(unrolled(params), sep='.').items():
+  for path, leaf in folders.by_path(unrolled(params)).items():
     # torch multiplies by the transpose.
     values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
     names = _their_names(path)
@@ -210,24 +199,27 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   True
   """
   state = _of_today(state)
-  # Of more layers than there are arrays of, one is enough to miss.
-  layers = {name.split('.')[3] for name in state if name.startswith(_LAYER)}
-  tree = _shapes(bert.clone(num_layers=min(bert.num_layers, len(layers) + 1), scan_layers=False))
+  num_layers = len({name.split('.')[3] for name in state if name.startswith(_LAYER)})
+  if num_layers != bert.num_layers:
+    raise ValueError(f'it has {num_layers} layers; valid is num_hidden_layers of config.json, {bert.num_layers}')
+  tree = _shapes(bert.clone(scan_layers=False))
   expected = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), tree))
   shapes = {name: values.shape for name, values in expected.items()}
   folders.check_arrays(state, {**shapes, TOKEN_TYPES: (num_types, bert.width)})
   flat: dict[str, np.ndarray] = {}
-  for path in flatten_dict(tree, sep='.'):
+  for path in folders.by_path(tree):
     values = np.concatenate([state[name] for name in _their_names(path)])
     flat[path] = np.ascontiguousarray(values.T if path.endswith('kernel') else values)
-  order = [*(token for token in range(bert.num_tokens + 1) if token != mask_id), mask_id]
+  order = np.append(np.delete(np.arange(bert.num_tokens + 1), mask_id), mask_id)
   for path in ('word_embedding.embedding', 'output_bias'):
     flat[path] = flat[path][order]
-  if state[TOKEN_TYPES][0].any():
+  positions, first_type = flat['position_embedding'], state[TOKEN_TYPES][0]
+  if first_type.any():
     # A sum of half precision would round more than either.
-    positions = flat['position_embedding']
-    flat['position_embedding'] = positions.astype(np.promote_types(positions.dtype, np.float32)) + state[TOKEN_TYPES][0]
-  return _scanned(unflatten_dict(flat, sep='.'), bert) if bert.scan_layers else unflatten_dict(flat, sep='.')
+    wide = np.promote_types(positions.dtype, np.float32)
+    flat['position_embedding'] = positions.astype(wide) + first_type
+  params = jax.tree.unflatten(jax.tree.structure(tree), flat.values())
+  return _scanned(params, bert) if bert.scan_layers else params
 
 
 def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

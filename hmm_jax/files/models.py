@@ -16,33 +16,21 @@ from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel, MaskedLM
 
 _MASK, _WEIGHTS, _CAUSAL = '[MASK]', 'model.safetensors', 'causal.json'
-_HEADER = """---
+_CARD = """---
 library_name: transformers
 ---
 {card}
-A {kind} language model on token ids: tokens "0" to "{last}" are the vocabulary, {mask} is id {num_tokens}.
+A {kind} language model on token ids: tokens "0" to "{last}" are the vocabulary, [MASK] is id {num_tokens}.
 `hmm_jax.load` returns it with the distribution in `distribution.json`, if there is one.
 
 ```python
+from transformers import {auto}, AutoTokenizer
+model, tokenizer = {auto}.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
+logits = model(**tokenizer('[MASK] 0 1', return_tensors='pt')).logits[..., :{num_tokens}]  # [MASK] is no target
+```
 """
-# How to open each kind, causal or not.
-_CARDS = {
-  True: """from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = AutoModelForCausalLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
-# A text begins with {mask}, which is no target: the last row is the law of the token after 0 1.
-logits = model(**tokenizer('{mask} 0 1', return_tensors='pt')).logits[..., :{num_tokens}]
-```
-""",
-  False: """from transformers import AutoModelForMaskedLM, AutoTokenizer
-model, tokenizer = AutoModelForMaskedLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
-logits = model(**tokenizer('{mask} 0 1', return_tensors='pt')).logits[..., :{num_tokens}]  # {mask} is no target
-from peft import PeftModel  # a prompt that was saved beside: its P rows come first in the output
-prompted = PeftModel.from_pretrained(model, 'the folder of the prompt')
-from transformer_lens.model_bridge import TransformerBridge
-bridge = TransformerBridge.boot_transformers(directory, hf_model=model, tokenizer=tokenizer)
-```
-""",
-}
+# The kind and the class that opens it, for masked and for causal models.
+_KINDS = ('masked', 'AutoModelForMaskedLM'), ('causal', 'AutoModelForCausalLM')
 
 
 def save(
@@ -87,8 +75,9 @@ def save(
       save_distribution(folder / 'distribution.json', distribution)
     if isinstance(model, BertModel):
       _write_bert(folder, model, params)
-      names = dict(card=card, mask=_MASK, num_tokens=model.num_tokens, last=model.num_tokens - 1)
-      card = (_HEADER + _CARDS[model.causal]).format(kind='causal' if model.causal else 'masked', **names)
+      kind, auto = _KINDS[model.causal]
+      last = model.num_tokens - 1
+      card = _CARD.format(card=card, kind=kind, auto=auto, num_tokens=model.num_tokens, last=last)
     elif model.causal:
       folders.write_json(folder / _CAUSAL, {'causal': True})
     (folder / 'README.md').write_text(card, 'utf-8', newline='\n')
@@ -106,12 +95,11 @@ def _write_bert(folder: pathlib.Path, model: BertModel, params: Any) -> None:
 
 def _tokenizer(num_tokens: int) -> dict[str, Any]:
   """Words between white space; one that is no token is unknown, hence [MASK]: TransformerLens 4 tries the word 'a'."""
-  mask = {'id': num_tokens, 'content': _MASK, 'special': True}
   flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
-  vocabulary = {**{str(token): token for token in range(num_tokens)}, _MASK: num_tokens}
+  vocabulary = {str(token): token for token in range(num_tokens)} | {_MASK: num_tokens}
   return {
     'version': '1.0',
-    'added_tokens': [{**mask, **flags}],
+    'added_tokens': [{'id': num_tokens, 'content': _MASK, 'special': True, **flags}],
     'pre_tokenizer': {'type': 'WhitespaceSplit'},
     'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': _MASK},
   }
@@ -142,15 +130,19 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
-    return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
+    causal = (folder / _CAUSAL).exists() and folders.read_json(folder / _CAUSAL).get('causal')
+    if causal not in (True, False):
+      raise ValueError(f'causal is {causal!r} in {_CAUSAL}; valid is true or false')
+    return ExactModel(distribution.num_tokens, causal), distribution, distribution
   config = folders.read_json(folder / 'config.json')
-  bert, num_types = hugging_face.bert_of(config), hugging_face.num_token_types(config)
+  bert = hugging_face.bert_of(config)
   if distribution is not None:
     arguments.check_vocabulary(bert, distribution)
   mask_id = _mask_id(folder, bert.num_tokens)
   state = _state(folder)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
-    params = hugging_face.params_of(bert, state, mask_id, num_types)
+    # Theirs has two token types where none is named.
+    params = hugging_face.params_of(bert, state, mask_id, config.get('type_vocab_size', 2))
   if bert.attention == 'cudnn' and jax.default_backend() != 'gpu':
     bert = bert.clone(attention='xla')
   return BertModel(bert), params, distribution
@@ -159,18 +151,18 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
 def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
   """The arrays of a folder, in one file or in several that an index names."""
   weights, index, pickled = (folder / name for name in (_WEIGHTS, f'{_WEIGHTS}.index.json', 'pytorch_model.bin'))
-  if weights.exists():
-    return folders.read_arrays(weights)
-  if index.exists():
-    with readable(index, 'an index of arrays by file'):
-      files = sorted(set(folders.read_json(index)['weight_map'].values()))
-      if outside := [file for file in files if pathlib.PurePath(file).name != file]:
-        raise ValueError(f'{outside[0]!r} is not beside it')
-      return {name: values for file in files for name, values in folders.read_arrays(folder / file).items()}
-  if pickled.exists():
+  if pickled.exists() and not weights.exists() and not index.exists():
     valid = f'{_WEIGHTS}, which `save_pretrained` writes'
     raise ValueError(f'{str(pickled)!r} is pickled, and could run code; valid is {valid}')
-  return folders.read_arrays(weights)
+  if weights.exists() or not index.exists():
+    return folders.read_arrays(weights)
+  state: dict[str, np.ndarray] = {}
+  with readable(index, 'an index of arrays by files beside it'):
+    for file in sorted(set(folders.read_json(index)['weight_map'].values())):
+      if pathlib.PurePath(file).name != file:
+        raise ValueError(f'{file!r} is not beside it')
+      state |= folders.read_arrays(folder / file)
+  return state
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
@@ -178,23 +170,22 @@ def _mask_id(folder: pathlib.Path, last: int) -> int:
   tokenizer, words = folder / 'tokenizer.json', folder / 'vocab.txt'
   if not tokenizer.exists() and not words.exists():
     return last
-  settings, special, added = (
+  settings, special, added, content = (
     folders.read_json(folder / name) if (folder / name).exists() else {}
-    for name in ('tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json')
+    for name in ('tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json', 'tokenizer.json')
   )
-  named = special.get('mask_token') or settings.get('mask_token') or _MASK
-  mask = named.get('content') if isinstance(named, dict) else named
+  mask = special.get('mask_token') or settings.get('mask_token') or _MASK
+  if isinstance(mask, dict):
+    mask = mask.get('content')
   with readable(tokenizer if tokenizer.exists() else words, "a tokenizer with 'content' and 'id' of its added tokens"):
     decoder = settings.get('added_tokens_decoder') or {}
-    vocabulary = {**{token['content']: int(number) for number, token in decoder.items()}, **added}
-    if tokenizer.exists():
-      content = folders.read_json(tokenizer)
-      vocabulary |= {token['content']: token['id'] for token in content.get('added_tokens') or []}
-      vocabulary |= content.get('model', {}).get('vocab', {})
-    else:
+    ids = {token['content']: int(number) for number, token in decoder.items()} | added
+    ids |= {token['content']: token['id'] for token in content.get('added_tokens') or []}
+    ids |= content.get('model', {}).get('vocab', {})
+    if not tokenizer.exists():
       # White space ends a token, as transformers read it.
-      vocabulary |= {token.rstrip(): number for number, token in enumerate(folders.read_lines(words))}
-  mask_id = vocabulary.get(str(mask))
+      ids |= {token.rstrip(): number for number, token in enumerate(folders.read_lines(words))}
+  mask_id = ids.get(str(mask))
   # JSON has true for 1.
   if type(mask_id) is not int or not 0 <= mask_id <= last:
     raise ValueError(f'the id of {mask} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')

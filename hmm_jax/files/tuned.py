@@ -44,9 +44,7 @@ def save_tuned(
   head: Any = tuner.head
   prompt, of_head = tuner.prompt, trainable['head']
   if tuner.probes or tuner.finetunes or tuner.model is None:
-    raise ValueError(
-      f'the tuner is {tuner!r}; valid is a head, with or without a prompt, on the output of a frozen model'
-    )
+    raise ValueError(f'the tuner is {tuner!r}; valid is a head, with or without a prompt, on a frozen model')
   if type(head) not in _HEADS.values():
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
   arguments.check_finite('head and prompt', trainable)
@@ -54,21 +52,11 @@ def save_tuned(
     models.save(folder / _MODEL, tuner.model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
     folders.write_json(folder / 'head.json', {**fields, 'prompt': prompt and dataclasses.asdict(prompt)})
-    folders.write_arrays(folder / 'head.safetensors', dict(zip(_names(of_head), jax.tree.leaves(of_head))))
+    folders.write_arrays(folder / 'head.safetensors', folders.by_path(of_head))
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
       if isinstance(tuner.model, BertModel) and not tuner.model.causal and prompt.place == 0:
         folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
-
-
-def _names(tree: Any) -> list[str]:
-  """The names of the leaves, such as 'linear.weights', in their order."""
-  return [jax.tree_util.keystr(path, simple=True, separator='.') for path, _ in jax.tree.leaves_with_path(tree)]
-
-
-def _longest(model: MaskedLM) -> int:
-  """The most positions that a model reads, or a million."""
-  return model.bert.max_positions if isinstance(model, BertModel) else 2**20
 
 
 def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]:
@@ -81,30 +69,47 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
   content = folders.read_json(folder / 'head.json')
   arrays = {f'head.{name}': values for name, values in folders.read_arrays(folder / 'head.safetensors').items()}
   with readable(folder / 'head.json', 'that of a folder of `Tuned.save`'):
-    # JSON has lists for tuples.
-    fields = {name: tuple(x) if isinstance(x, list) else x for name, x in content['fields'].items()}
-    # A field of earlier versions; the shapes of arrays tell if it was used.
-    fields.pop('token_classes', None)
-    head = _HEADS[content['head']](**fields)
-    prompt = None if content['prompt'] is None else Prompt(**content['prompt'])
-    rows = prompt.length if prompt else 0
+    tuner = _tuner(model, content)
+    if tuner.prompt:
+      arrays['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
     # Folders of earlier versions do not name the hidden token, which was the first.
-    accuracy, hidden = float(content['accuracy']), content.get('hidden', 0)
+    accuracy, hidden = content['accuracy'], content.get('hidden', 0)
     if hidden not in ((-1,) if model.causal else (0, -1)):
       raise ValueError(f'hidden is {hidden}, and by this model -1, or 0 if it is masked')
     if not 0 <= accuracy <= 1:
       raise ValueError(f'accuracy is {accuracy}, and not from 0 to 1')
-    # Only the head's row for each position tells the length of the texts.
-    length = (len(arrays['head.positions']) if 'head.positions' in arrays else _longest(model)) - rows
-    heads.check_head(head, head.num_classes, model.num_tokens, length)
-    expected = {'head': jax.eval_shape(lambda: head.init(jax.random.key(0), model.num_tokens, rows, length))}
-    if prompt:
-      arrays['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
-      expected['prompt'] = jax.ShapeDtypeStruct((rows, model.embedding_size(params)), np.float32)
-    shapes = {name: leaf.shape for name, leaf in zip(_names(expected), jax.tree.leaves(expected))}
-    folders.check_arrays(arrays, shapes)
-    trainable = jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
-    tuner = Tuner(model, head, prompt)
-    # Programs are compiled for it: a list in a field would be found at the first prediction.
-    hash(tuner)
-    return tuner, params, trainable, accuracy, int(hidden)
+    return tuner, params, _trainable(tuner, params, arrays), float(accuracy), int(hidden)
+
+
+def _tuner(model: MaskedLM, content: dict[str, Any]) -> Tuner:
+  # A field of earlier versions; the shapes of arrays tell if it was used.
+  fields = {name: x for name, x in content['fields'].items() if name != 'token_classes'}
+  head, prompt = _HEADS[content['head']](**fields), content['prompt']
+  tuner = Tuner(model, head, None if prompt is None else Prompt(**prompt))
+  # Programs are compiled for it: a list in a field would be found at the first prediction.
+  hash(tuner)
+  return tuner
+
+
+def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+  """The arrays as the tree that this tuner trains. Raises ValueError if they are not those of such a tree."""
+  model: Any = tuner.model
+  head: Any = tuner.head
+  if 'head.positions' in arrays:
+    # Only this array tells the length of the texts.
+    longest = len(arrays['head.positions'])
+  else:
+    longest = model.bert.max_positions if isinstance(model, BertModel) else 2**20
+  length = longest - (tuner.prompt.length if tuner.prompt else 0)
+  heads.check_head(head, head.num_classes, model.num_tokens, length)
+  # A head is trained on outputs, a prompt on texts.
+  inputs = (1, length) if tuner.prompt else (1, length, model.num_tokens)
+  init = lambda: tuner.init(jax.random.key(0), params, jax.ShapeDtypeStruct(inputs, np.int32))
+  expected = jax.eval_shape(init)
+  shapes = {name: leaf.shape for name, leaf in folders.by_path(expected).items()}
+  folders.check_arrays(arrays, shapes)
+  prompt = arrays.get('prompt')
+  if prompt is not None and not np.array_equal(prompt, model.prompt_space.project(prompt)):
+    space = model.prompt_space
+    raise ValueError(f'the prompt has {prompt.min():g} to {prompt.max():g}; valid is {space.low:g} to {space.high:g}')
+  return jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])

@@ -22,6 +22,26 @@ from hmm_jax.inference.arithmetic import Arithmetic, SCALED
 _LEAST, _MOST = 1e-290, 1e150
 
 
+def smooth(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[tuple[Array, ...], Array, Array]:
+  """The probabilities of a `Posterior`, [T, H, C, B] each, log-evidence [B], and where underflow does not matter."""
+  _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
+  both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
+  certified = _certified(ops, log_evidence, c, rows, *both)
+  # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
+  # which logarithms replace, and its gradient stay finite.
+  c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
+  smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)
+  predicted_probs = jax.vmap(lambda message: ops.probs(message, dtype))(predicted)
+  return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence, certified
+
+
+def filter_to_end(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Array, Array]:
+  """P[H_T | x_{1:T}] [H, C, B], the log-evidence [B], and where underflow does not matter."""
+  alpha, log_evidence, _, c, _ = forward(ops, dtype, pi, A, rows)
+  certified = _certified(ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
+  return ops.decoded(alpha, dtype), log_evidence, certified
+
+
 def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Any, Array, Any, Any, Array]:
   """alpha_t(j) = predicted_t(j) l_t(j) / c_t and predicted_{t+1}(j) = sum_i alpha_t(i) A[i, j], from predicted_1 = pi.
 
@@ -103,23 +123,3 @@ def _certified(ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *pas
     return is_large | jnp.isfinite(log_evidence) & jnp.stack([keeps_all(*each) for each in passes]).all(0)
 
   return lax.cond(is_large.all(), lambda: is_large, either)
-
-
-def smooth(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[tuple[Array, ...], Array, Array]:
-  """The probabilities of a `Posterior`, [T, H, C, B] each, log-evidence [B], and where underflow does not matter."""
-  _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
-  both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
-  certified = _certified(ops, log_evidence, c, rows, *both)
-  # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
-  # which logarithms replace, and its gradient stay finite.
-  c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
-  smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)
-  predicted_probs = jax.vmap(lambda message: ops.probs(message, dtype))(predicted)
-  return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence, certified
-
-
-def filter_to_end(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Array, Array]:
-  """P[H_T | x_{1:T}] [H, C, B], the log-evidence [B], and where underflow does not matter."""
-  alpha, log_evidence, _, c, _ = forward(ops, dtype, pi, A, rows)
-  certified = _certified(ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
-  return ops.decoded(alpha, dtype), log_evidence, certified

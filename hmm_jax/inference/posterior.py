@@ -27,14 +27,10 @@ import numpy as np
 
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import checked
-from hmm_jax._support.batching import with_batching_rule
-from hmm_jax._support.blocks import even_size, map_blocks
+from hmm_jax._support.batching import in_cache, with_batching_rule
 from hmm_jax._support.display import shown
 from hmm_jax.inference import passes
 from hmm_jax.inference.arithmetic import scaled_or_logarithmic
-
-# Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
-_CPU_BLOCK_ENTRIES = 1600
 
 
 class Chain(Protocol):
@@ -138,34 +134,19 @@ def _by_sequence(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any
   if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
   rows_BxTxE = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
-  function = with_batching_rule(functools.partial(_by_block, run))
+  function = with_batching_rule(in_cache(functools.partial(_of_block, run)))
   result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows_BxTxE)
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-def _by_block(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
-  """The result of `run` on rows [B, T, E], block by block.
-
-  The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
-  """
-  num_states, count = matrix.shape[-1], len(rows)
-  size = count
-  if jax.default_backend() == 'cpu':
-    size = even_size(count, 1, max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
-    # Whole vector registers, and no stride of a power of two, which caches are slow at.
-    size = min((-(-size // 16) | 1) * 16, count)
-
-  def of_block(distribution_and_rows: tuple[Array, ...]) -> Any:
-    initial_probs, matrix, rows_BxTxE = distribution_and_rows
-    rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
-    rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
-    batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
-    result = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
-    return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
-
-  if matrix.ndim == 2:
-    return map_blocks(lambda rows: of_block((initial_probs, matrix, rows)), rows, size)
-  return map_blocks(of_block, (initial_probs, matrix, rows), size)
+def _of_block(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows_BxTxE: Array) -> Any:
+  """The result of `run` on rows of a distribution that is one for all, or one for each, [B, E] and [B, H, H]."""
+  batch, length, _ = rows_BxTxE.shape
+  rows_TxHxCxB = rows_BxTxE.reshape(batch, length, -1, matrix.shape[-1]).transpose(1, 3, 2, 0)
+  rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
+  batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(batch, *x.shape[:-3], -1)
+  result = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+  return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
 
 def batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Array, Array]:

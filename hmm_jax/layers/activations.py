@@ -1,7 +1,7 @@
 """A model's activations by layer, its attention, and its predictions with activations replaced."""
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import functools
 from typing import Any
 
@@ -13,7 +13,7 @@ from hmm_jax._support import arguments, float64
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.models.model import ExactModel, joined, MaskedLM, Positions, with_fitting
+from hmm_jax.models.model import ExactModel, joined, MaskedLM, Positions
 
 # Most tokens that the device reads at a time.
 _TOKENS = 2**14
@@ -92,13 +92,16 @@ def save_activations(
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
   exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
-  own, texts = _by_text(model, params, tokens, None, layers), {'tokens': np.asarray(tokens)}
-  for name, values in (texts | exact).items():
-    if not np.array_equal(own.get(name, values), values):
+  own = _by_text(model, params, tokens, None, layers)
+  texts = {'tokens': np.asarray(tokens)}
+  # Tokens stand first, whatever names the model has.
+  arrays: dict[str, Any] = {**texts, **own, **exact, **texts}
+  for name, values in own.items():
+    if not np.array_equal(values, arrays[name]):
       raise ValueError(f'the activation {name!r} of the model is not that of the distribution; valid are other layers')
-  # numpy would read bfloat16 back as raw bytes.
-  as_written = lambda x: x.astype(np.float32) if x.dtype.kind == 'V' else x
-  arrays: dict[str, Any] = {name: as_written(x) for name, x in (texts | own | exact).items()}
+    if values.dtype.kind == 'V':
+      # numpy would read bfloat16 back as raw bytes.
+      arrays[name] = values.astype(np.float32)
   np.savez(file, **arrays)
 
 
@@ -159,8 +162,7 @@ def with_activations(
     raise ValueError(f'replace is a {type(replace).__name__}; valid is a mapping from names of activations')
   functions = tuple((name, new) for name, new in replace.items() if callable(new))
   arrays = {name: arguments.array(f'replace[{name!r}]', new) for name, new in replace.items() if not callable(new)}
-  with with_fitting(model, params):
-    return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
+  return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
 
 
 @functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
@@ -175,32 +177,45 @@ def _visited(
   functions: Any,
 ) -> tuple[Array, dict[str, Array]]:
   """Predictions, and the activations of `layers` as they were before they were replaced."""
-  # JAX would sort the names of a dict.
-  found, replace = collections.OrderedDict(), arrays | dict(functions)
+  found, replace = {}, arrays | dict(functions)
 
   def visit(name: str, activation: Array) -> Array:
-    found[name] = new = activation
-    if name in replace:
-      new = replace[name](activation) if callable(replace[name]) else replace[name]
+    found[name] = activation
+    if name not in replace:
+      return activation
+    new = replace[name](activation) if callable(replace[name]) else replace[name]
+    new = arguments.array(f'replace[{name!r}]', new)
     if new is activation:
       return activation
-    new = arguments.array(f'replace[{name!r}]', new)
     try:
       return jnp.broadcast_to(new, activation.shape).astype(activation.dtype)
     except ValueError:
       raise ValueError(f'replace[{name!r}] has shape {jnp.shape(new)}; valid is {activation.shape}')
 
   embeddings = model.embed(params, tokens)
-  embeddings = embeddings if prompt is None else joined([prompt, embeddings])
+  if prompt is not None:
+    embeddings = joined([prompt, embeddings])
   predictions = model.predict_visiting(params, embeddings, visit, positions)
+  _check_names('replace', replace, found)
+  return predictions, _chosen(found, layers)
+
+
+def _chosen(found: dict[str, Array], layers: Sequence[str] | None) -> dict[str, Array]:
+  """The activations of these names or kinds, such as 'layer' for 'layer_1'; all but attention if None."""
   kinds = {name: name.split('_')[0] for name in found}
-  for argument, names, valid in ('replace', replace, []), ('layers', layers or (), kinds.values()):
-    if wrong := [name for name in names if name not in (*found, *valid)]:
-      raise ValueError(f'{argument} has {wrong[0]!r}; valid are {", ".join(map(repr, found))}')
-  for name, kind in kinds.items():
-    if kind == 'attention' if layers is None else not {name, kind} & set(layers):
-      del found[name]
-  return predictions, found
+  if layers is None:
+    names = [name for name in found if kinds[name] != 'attention']
+  else:
+    _check_names('layers', layers, [*found, *kinds.values()])
+    names = [name for name in found if name in layers or kinds[name] in layers]
+  # JAX would sort the names of a dict.
+  return collections.OrderedDict((name, found[name]) for name in names)
+
+
+def _check_names(argument: str, names: Iterable[str], valid: Iterable[str]) -> None:
+  for name in names:
+    if name not in valid:
+      raise ValueError(f'{argument} has {name!r}; valid are {", ".join(map(repr, dict.fromkeys(valid)))}')
 
 
 def _check(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> None:
@@ -216,6 +231,5 @@ def _by_text(
   _check(model, params, tokens, prompt)
   texts, names = np.asarray(tokens).reshape(-1, tokens.shape[-1]), None if layers is None else tuple(layers)
   of_block = lambda block: _visited(model, params, block, prompt, names, {}, None, ())[1]
-  with with_fitting(model, params):
-    found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
+  found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
   return {name: x.reshape(*tokens.shape[:-1], *x.shape[1:]) for name, x in found.items()}

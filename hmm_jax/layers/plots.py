@@ -13,7 +13,7 @@ from hmm_jax._support.arguments import array, converted
 
 _CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
 # Markers and dashes, so that lines differ in print without colour.
-_MARKERS, _DASHES = 'os^DvP', ('-', '--', '-.', ':', (0, (6, 1)), (0, (3, 1, 1, 1, 1, 1)))
+_MARKERS, _DASHES = 'os^DvP', ('-', '--', '-.', ':')
 
 
 @converted
@@ -69,43 +69,58 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   if not table or not all(lines.values()):
     raise ValueError(f'table is {dict(table)}; valid is a number or a layer for each of its names')
   # Layers that only some lines have stand where the longest line has them.
-  order = sorted(dict.fromkeys(itertools.chain(*sorted(lines.values(), key=len, reverse=True))), key=_depth)
+  longest_first = sorted(lines.values(), key=len, reverse=True)
+  order = sorted(dict.fromkeys(itertools.chain(*longest_first)), key=_depth)
   # matplotlib would read mathematics between two $, here and in the legend.
   ax.set_xticks(range(len(order)), [str(layer) for layer in order], parse_math=False)
   handles = []
   for number, (name, values) in enumerate(table.items()):
-    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % 6])
+    style: Any = dict(label=name, color=f'C{number}', linestyle=_DASHES[number % len(_DASHES)])
     if name in lines:
-      layers = sorted(values, key=order.index)
-      means, lows, highs = np.transpose([_with_ends(values[layer]) for layer in layers])
-      places, lengths = [order.index(layer) for layer in layers], [means - lows, highs - means]
-      handles.append(ax.errorbar(places, means, lengths, marker=_MARKERS[number % 6], **style))
+      by_place = {order.index(layer): value for layer, value in values.items()}
+      handles.append(_line(ax, by_place, marker=_MARKERS[number % len(_MARKERS)], **style))
     else:
-      mean, *ends = _with_ends(values)
+      mean, low, high = _with_ends(values)
       handles.append(ax.axhline(mean, **style))
-      ax.axhspan(*ends, color=style['color'], alpha=0.15)
+      ax.axhspan(low, high, color=style['color'], alpha=0.15)
   # matplotlib would leave a name that begins with _ out.
   for text, name in zip(ax.legend(handles, map(str, range(len(handles)))).get_texts(), table):
     text.set(text=name, parse_math=False)
   return ax
 
 
+def _line(ax: Any, by_place: dict[int, ArrayLike], **style: Any) -> Any:
+  """Draw numbers, and their intervals as bars, in the order of their places."""
+  places = sorted(by_place)
+  means, lows, highs = np.transpose([_with_ends(by_place[place]) for place in places])
+  return ax.errorbar(places, means, [means - lows, highs - means], **style)
+
+
 def _depth(name: Any) -> float:
   """The number at the end of a layer's name, -1 for embeddings and infinite without one."""
   number = re.search(r'\d+$', str(name))
-  return int(number[0]) if number else -1 if name == 'embeddings' else math.inf
+  if number:
+    return int(number[0])
+  return -1 if name == 'embeddings' else math.inf
 
 
 def _with_ends(value: ArrayLike) -> tuple[float, float, float]:
   """A number, and the ends of its interval, which is the number if there is none."""
-  numbers = np.ravel(array('table', value)).tolist()
-  mean, *rest = numbers or [np.nan]
-  low, high = rest if len(rest) == 2 else (mean - sum(rest), mean + sum(rest))
+  numbers = np.ravel(array('table', value)).astype(float).tolist()
+  if len(numbers) == 1:
+    numbers *= 3
+  if len(numbers) == 2:
+    mean, half = numbers
+    numbers = mean, mean - half, mean + half
+  wrong = ValueError(f'table has {value!r}; valid is a number, (mean, half) or (mean, lower end, upper end)')
+  if len(numbers) != 3:
+    raise wrong
+  mean, low, high = numbers
   # A mean of equal numbers may lie outside of their range by rounding.
-  low, high = (mean if np.isclose(end, mean, rtol=1e-9, atol=0) else end for end in (low, high))
-  if not 1 <= len(numbers) <= 3 or low > mean or high < mean:
-    raise ValueError(f'table has {value!r}; valid is a number, (mean, half) or (mean, lower end, upper end)')
-  return mean, low, high
+  rounding = 1e-6 * max(map(abs, numbers))
+  if mean < low - rounding or mean > high + rounding:
+    raise wrong
+  return mean, min(low, mean), max(high, mean)
 
 
 def _new_axes() -> Any:

@@ -19,6 +19,8 @@ from hmm_jax.tuning.token_readers import table_means
 # Ridges of features of variance 1, and priors of a table, in texts: from strong to weak.
 _RIDGES = 10.0 ** -np.arange(0, 13, 2)
 _PRIORS = 10.0 ** np.arange(2, -4, -1)
+# Features [n, F] and targets [n, C].
+_Rows = tuple[np.ndarray, np.ndarray]
 # A tolerance of 1e-12 takes three times as long and changes a KL of 0.56 nats by 1e-7. Fits by weak ridges may stop at
 # the limit, and the next goes on from there: on a layer and a window of belief_states 1,000 steps chose the same ridge.
 _MINIMISER = dict(maxiter=300, maxfun=600, ftol=1e-8, gtol=1e-7)
@@ -47,8 +49,7 @@ class Probe(NamedTuple):
 
   def __call__(self, features: ArrayLike) -> np.ndarray:
     features = np.asarray(arguments.array('features', features))
-    of_probe = self.fitted[0].shape
-    width = of_probe[1] if self.kind == 'table' else of_probe[0]
+    width = self.fitted[0].shape[1 if self.kind == 'table' else 0]
     if not features.ndim or features.shape[-1] != width:
       raise ValueError(f'features have shape {features.shape}; valid is [..., {width}], as those of the fit')
     if self.kind == 'table':
@@ -101,7 +102,6 @@ def probe(
   features, targets, dtype = np.asarray(features), np.asarray(targets, np.float64), targets.dtype
   where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where)
   _check(features, targets, where, kind)
-  where = where.astype(bool)
   # Squares of numbers at the ends of float64's range would be 0 or infinite.
   unit = np.abs(targets[where]).max() if kind == 'affine' and targets.any() else 1.0
   targets = targets / unit
@@ -112,17 +112,31 @@ def probe(
   train, validation, test = (
     (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
   )
-  values, loss = _VALUES[kind], _mean_square if kind == 'affine' else mean_kl
-  candidates = list(_FITS[kind](*train))
-  losses = [loss(validation[1], values(validation[0], *fitted)) for fitted, _ in candidates]
-  fitted, penalty = candidates[int(np.argmin(losses))]
-  found, expected = values(test[0], *fitted), test[1]
-  variance = _mean_square(expected, expected.mean(0))
-  is_constant = are_constant(expected, dtype).all()
-  r_squared = math.nan if is_constant else 1 - _mean_square(expected, found) / variance
+  fitted, penalty = _best_fit(kind, train, validation)
+  r_squared, kl = _scores(kind, fitted, test, dtype)
   if kind == 'affine':
     fitted = tuple(unit * part for part in fitted)
-  return Probe(kind, fitted, r_squared, math.nan if kind == 'affine' else mean_kl(expected, found), float(penalty))
+  return Probe(kind, fitted, r_squared, kl, penalty)
+
+
+def _best_fit(kind: str, train: _Rows, validation: _Rows) -> tuple[tuple[Any, ...], float]:
+  """The fit to the training rows with the least loss on validation rows, and its penalty; the strongest of equals."""
+  loss = _mean_square if kind == 'affine' else mean_kl
+  features, targets = validation
+  candidates = list(_FITS[kind](*train))
+  losses = [loss(targets, _VALUES[kind](features, *fitted)) for fitted, _ in candidates]
+  fitted, penalty = candidates[int(np.argmin(losses))]
+  return fitted, float(penalty)
+
+
+def _scores(kind: str, fitted: tuple[Any, ...], test: _Rows, dtype: Any) -> tuple[float, float]:
+  """R^2 and KL on test rows whose targets came in `dtype`."""
+  features, targets = test
+  values = _VALUES[kind](features, *fitted)
+  kl = math.nan if kind == 'affine' else mean_kl(targets, values)
+  if are_constant(targets, dtype).all():
+    return math.nan, kl
+  return 1 - _mean_square(targets, values) / _mean_square(targets, targets.mean(0)), kl
 
 
 def _mean_square(targets: np.ndarray, values: np.ndarray) -> float:
@@ -140,11 +154,10 @@ def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: s
   for name, array in ('features', features), ('targets', targets):
     if array.ndim < 2 or not array.shape[-1] or array.shape[:-1] != features.shape[:-1]:
       raise ValueError(f'{name} have shape {array.shape}; valid is [n, ..., C] for features {features.shape}')
-  if not np.isin(where, (0, 1)).all():
-    raise ValueError('where has an entry other than True and False; valid is a mask')
-  if where.shape != features.shape[:-1] or not where.any():
-    raise ValueError(f'where has shape {where.shape} and {where.sum()} True; valid is {features.shape[:-1]}, one True')
-  arguments.check_finite('features or targets', (features, targets))
+    arguments.check_finite(name, array)
+  if where.dtype != bool or where.shape != features.shape[:-1] or not where.any():
+    found = f'of type {where.dtype} and shape {where.shape}, with {where.sum()} rows'
+    raise ValueError(f'where is {found}; valid are bools {features.shape[:-1]}, at least one True')
   if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
     raise ValueError(f'targets have a negative entry or a sum other than 1; valid for {kind!r} are laws')
   if kind == 'table':
@@ -153,13 +166,13 @@ def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: s
 
 def _split(key: Array, where: np.ndarray, splits: Sequence[float]) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
-  shares, count = np.asarray(splits, float), len(where)
-  if shares.shape == (3,) and (shares > 0).all() and shares.sum() < np.inf:
-    order, ends = jax.random.permutation(key, count), np.cumsum(shares) / shares.sum() * count
+  shares, parts = np.asarray(splits, float), []
+  if shares.shape == (3,) and (shares > 0).all() and np.isfinite(shares).all():
+    order, ends = jax.random.permutation(key, len(where)), np.cumsum(shares) / shares.sum() * len(where)
     parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
-    if all(where[part].any() for part in parts):
-      return parts
-  raise ValueError(f'splits are {splits} of {count} texts; valid are three shares, each with a text that counts')
+  if not parts or not all(where[part].any() for part in parts):
+    raise ValueError(f'splits are {splits} of {len(where)} texts; valid are three shares, each with a row that counts')
+  return parts
 
 
 def _linear_fits(solve: Callable[..., np.ndarray], features: np.ndarray, targets: np.ndarray) -> Iterator[Any]:
@@ -199,10 +212,15 @@ def _affine(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.n
   return np.asarray(features, np.float64) @ weights + bias
 
 
+def _table(tokens: np.ndarray, train: np.ndarray, targets: np.ndarray, prior: float) -> np.ndarray:
+  values = table_means(train, targets, tokens.reshape(-1, tokens.shape[-1]), prior=prior)
+  return values.reshape(*tokens.shape[:-1], -1)
+
+
 _VALUES: dict[str, Callable[..., np.ndarray]] = {
   'affine': _affine,
   'softmax': lambda *args: scipy.special.softmax(_affine(*args), axis=-1),
-  'table': lambda tokens, train, targets, prior: table_means(train, targets, tokens, prior=prior),
+  'table': _table,
 }
 _FITS: dict[str, Callable[..., Iterator[Any]]] = {
   'affine': functools.partial(_linear_fits, _least_squares),

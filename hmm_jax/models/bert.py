@@ -97,6 +97,19 @@ class AttentionWeights(nn.Module):
     return jax.nn.softmax(scores.astype(jnp.float32)).astype(scores.dtype)
 
 
+def _attended(
+  query: Array, key: Array, value: Array, weigh: Callable[[Array], Array], causal: bool, positions: Positions
+) -> Array:
+  """Values [..., T, N, d] weighed by `weigh` of the scores; a causal query sees the keys up to its position."""
+  scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(query.dtype)
+  if causal:
+    own = jnp.arange(scores.shape[-2]) if positions is None else jnp.asarray(positions)
+    is_seen = jnp.arange(scores.shape[-1]) <= own[..., None, :, None]
+    # Its weight is 0 as that of -inf, at which jax_debug_infs would stop.
+    scores = jnp.where(is_seen, scores, jnp.finfo(scores.dtype).min)
+  return jnp.einsum('...nqk,...knd->...qnd', weigh(scores), value)
+
+
 class Layer(nn.Module):
   """One post-LN transformer layer: attention, then feed-forward, each added to its input and normalised."""
 
@@ -128,14 +141,8 @@ class Layer(nn.Module):
     if self.attention == 'cudnn':
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
-      scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
-      if self.causal:
-        every = jnp.arange(x_BxTxD.shape[-2])
-        is_seen = every <= (every if positions is None else jnp.asarray(positions))[..., None, :, None]
-        # Its weight is 0 as that of -inf, at which jax_debug_infs would stop.
-        scores = jnp.where(is_seen, scores, jnp.finfo(scores.dtype).min)
-      weights = dropout(AttentionWeights(name='attention_weights')(scores))
-      attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
+      weigh = lambda scores: dropout(AttentionWeights(name='attention_weights')(scores))
+      attended = _attended(query, key, value, weigh, self.causal, positions)
     attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 

@@ -53,12 +53,13 @@ def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, A
   if not isinstance(random_below, jax.core.Tracer) and not random_below <= 1 + 1e-9:
     raise ValueError(f'mask_share + random_share is {random_below}; valid is at most 1')
   key_select, key_kind, key_token = jax.random.split(key, 3)
+  tokens = tokens.astype(jnp.int32)
   selected = jax.random.uniform(key_select, tokens.shape) < corruption.mask_rate
   kind = jax.random.uniform(key_kind, tokens.shape)
-  uniform_tokens = jax.random.randint(key_token, tokens.shape, 0, corruption.num_tokens)
-  shown = jnp.where(kind < corruption.mask_share, corruption.num_tokens, tokens.astype(jnp.int32))
-  shown = jnp.where((kind >= corruption.mask_share) & (kind < random_below), uniform_tokens, shown)
-  return jnp.where(selected, shown, tokens.astype(jnp.int32)), selected
+  uniform = jax.random.randint(key_token, tokens.shape, 0, corruption.num_tokens)
+  shown = jnp.where(kind < random_below, uniform, tokens)
+  shown = jnp.where(kind < corruption.mask_share, corruption.num_tokens, shown)
+  return jnp.where(selected, shown, tokens), selected
 
 
 def num_slots(corruption: Corruption, batch_size: int, length: int) -> int:

@@ -6,12 +6,10 @@ heads, metrics and figures see only this interface, and never ask which model th
 """
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
-import textwrap
 from typing import Any, ClassVar, NamedTuple, Protocol, TYPE_CHECKING
 
 import jax
@@ -67,13 +65,11 @@ def at_positions(x: Array, positions: Positions) -> Array:
   arguments.check_ids('positions', positions, x.shape[-2])
   if positions.ndim == 1:
     return jnp.take(x, positions, axis=-2, mode='clip')
-  batch, of_each = x.shape[:-2], positions.shape[:-1]
-  fits = len(batch) == positions.ndim - 1 and all(1 in (x, y) or x == y for x, y in zip(of_each, batch))
-  if not fits:
-    raise ValueError(
-      f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {batch} of texts'
-    )
-  return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
+  try:
+    return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
+  except ValueError:
+    axes = x.shape[:-2]
+    raise ValueError(f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {axes} of texts')
 
 
 def joined(parts: Sequence[Array]) -> Array:
@@ -221,30 +217,7 @@ def _of_text(model: MaskedLM, method: str, params: Any, tokens: Any, positions: 
   """The result of a method of the model on embedded tokens."""
   arguments.check_texts(model, params, tokens)
   arguments.check_ids('positions', positions, tokens.shape[-1])
-  with with_fitting(model, params):
-    return _compiled(model, method, params, tokens, positions)
-
-
-@contextlib.contextmanager
-def with_fitting(model: MaskedLM, params: Any) -> Iterator[None]:
-  """If the block fails, raise ValueError where the model cannot predict a token with these parameters."""
-  try:
-    yield
-  except Exception:
-    check_params(model, params)
-    raise
-
-
-def check_params(model: MaskedLM, params: Any) -> None:
-  """Raise ValueError if the model cannot predict a token with these parameters; nothing is computed."""
-  try:
-    jax.eval_shape(lambda params: model.predict(params, model.embed(params, jnp.zeros((1, 1), jnp.int32))), params)
-  except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
-    reason = textwrap.shorten(str(error), 200)
-    raise ValueError(
-      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those that `pretrain` returned, '
-      'or for an ExactModel a distribution'
-    )
+  return _compiled(model, method, params, tokens, positions)
 
 
 @functools.partial(float64.jit, static_argnames=('model', 'method'))
@@ -289,10 +262,14 @@ class ExactModel(MaskedLM):
 
     `positions` is the numpy array [P] with `place` 0, or [0] with `place` 1.
     """
-    embeddings, first = self.embed(params, tokens), prompts.shape[-2]
-    places = {0: ([first], probs_between), 1: ([0], probs_before)}
-    read, pairs = places.get(place, (None, probs_between))
-    if self.causal or not isinstance(positions, np.ndarray) or positions.tolist() != read:
+    embeddings = self.embed(params, tokens)
+    read = positions.tolist() if isinstance(positions, np.ndarray) and not self.causal else None
+    pairs: Any
+    if place == 0 and read == [prompts.shape[-2]]:
+      pairs = probs_between
+    elif place == 1 and read == [0]:
+      pairs = probs_before
+    else:
       return self.predict(params, prepend(prompts, embeddings, place), positions)
     return emitted_token_probs(params, pairs(params, prompts, embeddings[:, 1:])[:, :, None])
 

@@ -21,15 +21,15 @@ _BATCH = ('data', 'fsdp')
 # The mesh axes that split a leaf's axes, by the end of its path. Other leaves, biases and scales, are too small to
 # split. One kernel has queries, keys and values side by side, so that a contiguous range of its columns is no set of
 # heads: it is split by rows, and `by_heads` reshards it.
-_SPLIT: dict[str, tuple[Any, ...]] = {
-  'qkv/kernel': (('tensor', 'fsdp'), None),
-  'attention_out/kernel': ('tensor', 'fsdp'),
-  'ffn_in/kernel': ('fsdp', 'tensor'),
-  'ffn_in/bias': ('tensor',),
-  'ffn_out/kernel': ('tensor', 'fsdp'),
-  'transform/kernel': ('fsdp', None),
-  'word_embedding/embedding': (None, 'fsdp'),
-  'position_embedding': (None, 'fsdp'),
+_SPLIT: dict[str, tuple[Sequence[str], ...]] = {
+  'qkv/kernel': (['tensor', 'fsdp'], []),
+  'attention_out/kernel': (['tensor'], ['fsdp']),
+  'ffn_in/kernel': (['fsdp'], ['tensor']),
+  'ffn_in/bias': (['tensor'],),
+  'ffn_out/kernel': (['tensor'], ['fsdp']),
+  'transform/kernel': (['fsdp'], []),
+  'word_embedding/embedding': ([], ['fsdp']),
+  'position_embedding': ([], ['fsdp']),
 }
 # Leaves of layers that are scanned have an axis of layers in front.
 _STACKED = 'scanned/'
@@ -58,14 +58,15 @@ def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str
   Optimiser moments are sharded like their parameters: their paths end in the same names.
   """
 
-  def kept(axes: Any, size: int) -> Any:
-    axes = tuple(axis for axis in ((axes,) if isinstance(axes, str) else axes or ()) if axis not in without)
+  def kept(axes: Sequence[str], size: int) -> tuple[str, ...] | None:
+    axes = tuple(axis for axis in axes if axis not in without)
     num_parts = math.prod(mesh.shape[axis] for axis in axes)
     return axes if num_parts > 1 and size % num_parts == 0 else None
 
   def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
     name = jax.tree_util.keystr(path, simple=True, separator='/')
-    split = (None,) * (_STACKED in name) + next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
+    split: tuple[Sequence[str], ...] = ((),) if _STACKED in name else ()
+    split += next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
     spec = list(map(kept, split, leaf.shape))
     return NamedSharding(mesh, PartitionSpec(*spec) if any(spec) else PartitionSpec())
 

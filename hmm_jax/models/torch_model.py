@@ -10,6 +10,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax.models.model import at_positions, MaskedLM, Positions
 
 if TYPE_CHECKING:
@@ -62,37 +63,45 @@ def from_torch(
   """
   import torch
 
+  arguments.check_size('num_tokens', num_tokens)
   module.eval().requires_grad_(False)
   of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
   of_rows = predict or (lambda rows: of_module(inputs_embeds=rows))
-  ids = _texts(module, num_tokens)
-  texts = torch.tensor(ids)
+  texts = torch.tensor(_texts(module, num_tokens))
   try:
     words = embed or module.get_input_embeddings()
     rows = words(texts)
-    given = of_rows(rows)
-    of_ids = given if predict else of_module(input_ids=texts)
+    probs = of_rows(rows)
+    of_ids = probs if predict else of_module(input_ids=texts)
     causal, reads_itself = _reads(lambda texts: of_rows(words(texts)), texts[:16], num_tokens)
   except Exception as error:  # torch raises anything.
     raise ValueError(
       f'module does not embed and predict ids up to [MASK], {num_tokens} ({type(error).__name__}: {error}); valid is a '
       'language model that does, or `embed` and `predict`'
     )
-  dtype, width = rows.dtype, rows.shape[-1]
-  if dtype not in (torch.float32, torch.float64):
-    raise ValueError(f'module computes in {dtype}; valid is float32: module.float()')
-  _check(given.numpy(force=True), of_ids.numpy(force=True), ids, num_tokens)
-  beginning = words(torch.full((1, 1), num_tokens))
-  after_beginning = lambda rows: torch.cat([beginning.expand(len(rows), 1, width), rows[:, :-1]], 1)
-  probs = (lambda rows: of_rows(after_beginning(rows))) if causal and reads_itself else of_rows
+  if rows.dtype not in (torch.float32, torch.float64):
+    raise ValueError(f'module computes in {rows.dtype}; valid is float32: module.float()')
+  _check(probs.numpy(force=True), of_ids.numpy(force=True), texts.numpy(), num_tokens)
+  law = of_rows
+  if causal and reads_itself:
+    beginning = words(torch.full((1, 1), num_tokens))
+    law = lambda rows: of_rows(torch.cat([beginning.expand(len(rows), -1, -1), rows[:, :-1]], 1))
+  embed_still, law_still = (_without_dropout(module, function) for function in (words, law))
+  return TorchModel(num_tokens, rows.shape[-1], embed_still, lambda given: law_still(given.to(rows.dtype)), causal)
 
-  def pull_back(embeddings: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    leaf = torch.tensor(embeddings, dtype=dtype, requires_grad=True)
-    (slope,) = torch.autograd.grad(probs(leaf), leaf, torch.tensor(slopes, dtype=dtype))
-    return slope.numpy(force=True)
 
-  on_numpy = lambda function, dtype: lambda x: function(torch.tensor(x, dtype=dtype)).numpy(force=True)
-  return TorchModel(num_tokens, width, on_numpy(words, torch.int64), on_numpy(probs, dtype), pull_back, causal)
+def _without_dropout(module: Any, function: Any) -> Any:
+  """`function` with the module in evaluation, though its owner may have put it into training since."""
+
+  def run(tensor: Any) -> Any:
+    is_training = module.training
+    module.eval()
+    try:
+      return function(tensor)
+    finally:
+      module.train(is_training)
+
+  return run
 
 
 def _texts(module: Any, num_tokens: int) -> np.ndarray:
@@ -128,8 +137,7 @@ def _check(probs: np.ndarray, of_ids: np.ndarray, texts: np.ndarray, num_tokens:
   if by_text.max() > 1e-5:
     raise ValueError(
       f'module gives other probabilities for inputs_embeds than for input_ids, by {by_text.max():.2g} in the text '
-      f'{texts[by_text.argmax()].tolist()}; valid is one that reads tokens by their embeddings alone, which padding '
-      'tokens or a [MASK] of its own may prevent, or `predict`'
+      f'{texts[by_text.argmax()].tolist()}; valid is one that reads tokens by their embeddings alone, or `predict`'
     )
 
 
@@ -140,41 +148,47 @@ class TorchModel(MaskedLM):
   Attributes:
     num_tokens: V.
     width: E.
-    words: torch's embeddings [B, T, E] of ids [B, T], as numpy arrays, as all that follow.
-    probs: torch's probabilities [B, T, V] of embeddings.
-    pull_back: the slopes [B, T, E] of embeddings, from these and the slopes of their probabilities.
+    words: embeddings [B, T, E] of ids [B, T], as tensors, as what follows.
+    law: probabilities [B, T, V] of embeddings.
     causal: whether row i sees only the tokens before i.
   """
 
   num_tokens: int
   width: int
-  words: Callable[[np.ndarray], np.ndarray]
-  probs: Callable[[np.ndarray], np.ndarray]
-  pull_back: Callable[[np.ndarray, np.ndarray], np.ndarray]
+  words: 'Callable[[torch.Tensor], torch.Tensor]'
+  law: 'Callable[[torch.Tensor], torch.Tensor]'
   causal: bool = False
 
   name = 'torch'
 
   def embed(self, params: Any, tokens: Array) -> Array:
-    del params
-    return _call(self.words, 1, (*tokens.shape, self.width), tokens)
+    return _call(lambda ids: self.words(ids.long()), 1, (*tokens.shape, self.width), tokens.astype(jnp.int32))
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    del params
     return at_positions(_probs(self, embeddings), positions)
 
+  def pull_back(self, embeddings: Any, slopes: Any) -> Any:
+    """The slopes [B, T, E] of embeddings, from those of their probabilities."""
+    import torch
 
-def _call(function: Callable[..., np.ndarray], num_axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:
-  """`function` of arrays as a JAX operation; the result is float32 of this shape.
+    probs = self.law(embeddings.requires_grad_())
+    return torch.autograd.grad(probs, embeddings, slopes.to(probs.dtype))[0]
 
-  `function` takes and returns arrays with one batch axis in front. Here any axes may stand before the last `num_axes`
+
+def _call(function: Callable[..., Any], num_axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:
+  """`function` of tensors as a JAX operation; the result is float32 of this shape.
+
+  `function` takes and returns tensors with one batch axis in front. Here any axes may stand before the last `num_axes`
   of each array, the same for all: they are flattened into that axis, and the result gets them back.
   """
 
   def with_one_batch_axis(*arrays: Any) -> np.ndarray:
+    import torch
+
     # Of the arrays and not of `shape`, since vmap adds axes in front.
     batch = np.shape(arrays[0])[:-num_axes]
-    result = function(*(np.reshape(x, (-1, *np.shape(x)[-num_axes:])) for x in arrays))
+    tensors = [torch.tensor(np.reshape(x, (-1, *np.shape(x)[-num_axes:]))) for x in arrays]
+    result = function(*tensors).numpy(force=True)
     return result.reshape(*batch, *result.shape[1:]).astype(np.float32)
 
   of = jax.ShapeDtypeStruct(shape, jnp.float32)
@@ -183,15 +197,11 @@ def _call(function: Callable[..., np.ndarray], num_axes: int, shape: tuple[int, 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _probs(model: TorchModel, embeddings: Array) -> Array:
-  return _call(model.probs, 2, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
-
-
-def _forward(model: TorchModel, embeddings: Array) -> tuple[Array, Array]:
-  return _probs(model, embeddings), embeddings
+  return _call(model.law, 2, (*embeddings.shape[:-1], model.num_tokens), embeddings.astype(jnp.float32))
 
 
 def _backward(model: TorchModel, embeddings: Array, slopes: Array) -> tuple[Array]:
   return (_call(model.pull_back, 2, embeddings.shape, embeddings.astype(jnp.float32), slopes),)
 
 
-_probs.defvjp(_forward, _backward)
+_probs.defvjp(lambda model, embeddings: (_probs(model, embeddings), embeddings), _backward)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+import scipy.linalg
 import scipy.sparse.csgraph
 
 from hmm_jax._support.float64 import float64
@@ -236,15 +237,13 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
   True
   """
   regular = regularity(hmm, thresholds)
-  laws = _possible_laws(hmm, hmm.initial_probs)
-  error = float(np.abs(laws @ float64(hmm.transition_matrix) - laws).max())
-  is_stationary = error <= tolerance
-  reason = 'P[H_0] is stationary' if is_stationary else 'P[H_0] is not stationary'
+  start = silent_start(hmm, hmm.initial_probs, thresholds, tolerance)
+  reason = 'P[H_0] is stationary' if start.holds else 'P[H_0] is not stationary'
   if not regular.holds:
     reason = regular.reason
   witness = regular.witness | {'stationary_probs': stationary_probs(hmm.transition_matrix)}
-  closeness = regular.closeness | {'stationarity_error': error}
-  return Finding('Assumption 4.4', regular.holds and is_stationary, reason, witness, closeness, thresholds)
+  closeness = regular.closeness | {'stationarity_error': start.closeness['start_error']}
+  return Finding('Assumption 4.4', regular.holds and start.holds, reason, witness, closeness, thresholds)
 
 
 def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds, tolerance: float) -> Finding:
@@ -318,7 +317,7 @@ def _recoverable(
   distances, states = {}, []
   for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell):
     own = W[:, memory_values, state]
-    basis = span(columns_outside(hmm, cell, [state], memory_values), thresholds)
+    basis = scipy.linalg.orth(columns_outside(hmm, cell, [state], memory_values), thresholds.rank)
     distances[int(state)] = _smallest_singular_value(own - basis @ (basis.T @ own))
     if distances[int(state)] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
       states.append(int(state))
@@ -344,12 +343,6 @@ def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values:
   has_value, is_outside = np.zeros(hmm.memory_size, bool), np.ones(hmm.num_states, bool)
   has_value[np.asarray(memory_values)], is_outside[np.asarray(states)] = True, False
   return W[:, (has_value[:, None] | ~reads_cell) & is_outside]
-
-
-def span(columns: np.ndarray, thresholds: Thresholds) -> np.ndarray:
-  """An orthonormal basis [V, r] of the span of columns [V, n], singular values by the rank threshold."""
-  left, values, _ = np.linalg.svd(columns, full_matrices=False)
-  return left[:, values > thresholds.rank * values.max(initial=0.0)]
 
 
 def _possible_laws(chain: HMM | MemoryHMM, start: ArrayLike) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 
 from hmm_jax._support.rational.algebra import as_integers
 from hmm_jax._support.rational.chain import following, integer_chain
+from hmm_jax.theory import enumeration
 from hmm_jax.theory.enumeration import Texts
 from hmm_jax.theory.problem import StateProblem
 from hmm_jax.tuning import separability
@@ -24,50 +25,55 @@ class Decision(NamedTuple):
   """Outcome of the search for a linear head on texts.
 
   Attributes:
+    texts: all possible ones but near ties, likeliest first.
+    near_ties: the probability of these.
     outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
       arithmetic) or 'undecided'.
     proof: of a certified problem, its pairs by the number of the text; None otherwise.
     least_error: a proven lower bound on the error probability of every linear head; 0 without a proof. Each head gets a
       text of the proof wrong, at best the least likely one.
-    head: [V, C], the head for the largest set of likeliest texts that the program separates.
   """
 
+  texts: Texts
+  near_ties: float
   outcome: str
   proof: Separation | None
   least_error: float
-  head: np.ndarray
 
 
-def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
-  """Search for a linear head that gives the label of every text, or a proof that there is none.
+def decide(problem: StateProblem, length: int, margin: float) -> Decision:
+  """Search for a linear head that gives the label of every text of one length, or a proof that there is none.
 
   Likely texts come first, so that a proof uses texts as likely as possible. If a proof is not confirmed, its least
   likely text is dropped and the search goes on: a proof on some texts is one on all.
 
   Args:
     problem: the model's chain, and the task.
-    texts: likeliest first.
-    tolerance: margins up to this count as none, in coordinates in which the texts' G have unit covariance.
+    length: T.
+    margin: texts whose gap is at most this are near ties, and a head's margins up to this count as none, in coordinates
+      in which the texts' G have unit covariance.
   """
+  possible = enumeration.possible_texts(problem, length)
+  is_clear = possible.gaps > margin
+  texts, near_ties = possible.selected(is_clear), float(possible.probs[~is_clear].sum())
   num_classes = len(problem.task_weights)
-  if not np.ptp(texts.labels):
-    return Decision('constant', None, 0.0, np.tile(np.eye(num_classes)[texts.labels[0]], (texts.features.shape[1], 1)))
+  if len(set(texts.labels)) < 2:
+    return Decision(texts, near_ties, 'constant', None, 0.0)
   to_coordinates = separability.whitening(texts.features)
   coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
   for size in _sizes(len(texts.labels)):
     kept = np.arange(size)
     for attempt in range(_MAX_PROOFS):
-      separation = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, tolerance)
-      if separation.separable:
-        head = head if attempt else to_coordinates @ separation.head
+      proof = separability.separation_on(kept, coordinates, texts.labels, num_classes, margin)
+      if proof.separable:
+        head = head if attempt else to_coordinates @ proof.head
         break
-      proof = separation._replace(pairs=np.stack([kept[separation.pairs[:, 0]], separation.pairs[:, 1]], axis=1))
       if is_exact(problem, texts.tokens, texts.labels, proof):
-        return Decision('certified', proof, float(texts.probs[proof.pairs[:, 0]].min()), head)
+        return Decision(texts, near_ties, 'certified', proof, float(texts.probs[proof.pairs[:, 0]].min()))
       kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
   is_right = separability.surely_right(texts.features, texts.labels, head)
   outcome = 'separable' if is_right.all() else 'undecided'
-  return Decision(outcome, None, 0.0, head)
+  return Decision(texts, near_ties, outcome, None, 0.0)
 
 
 def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, separation: Separation) -> bool | None:
@@ -82,7 +88,7 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, sepa
     labels: [n].
     separation: the answer of the linear program on these inputs.
   """
-  hmm, silent_probs, task_weights, *_ = problem
+  hmm, silent_probs, task_weights = problem
   if len(separation.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
   # Up to scale: neither a label nor a proof depends on the scale of a G, and integers are faster.

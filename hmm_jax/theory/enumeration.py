@@ -1,4 +1,4 @@
-"""All texts of one length with their probabilities, labels and features, from one tree of messages.
+"""Every sequence up to a length, and all texts of one length with their probabilities, labels and features.
 
 Texts with a common end share messages, so that V^T texts cost about V^T H (H + V) products on the host. All terms of
 sums are nonnegative, so that even tiny probabilities have a small relative error.
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax._support.float64 import positive_or_one
+from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.problem import StateProblem
 
@@ -40,6 +41,32 @@ class Texts(NamedTuple):
 def all_texts(num_tokens: int, length: int) -> np.ndarray:
   """Every text of `length` tokens, [V^T, T] int32, in the order of their digits."""
   return np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
+
+
+def all_sequences(num_tokens: int, longest: int, length: int) -> np.ndarray:
+  """Every sequence of 1 to `longest` tokens, [n, length] int32, with [MASK] (id V) after the end.
+
+  A [MASK] at the end is no evidence, so that posteriors and predictions at the tokens are those of the shorter
+  sequence.
+  """
+  padded = []
+  for size in range(1, longest + 1):
+    tokens = all_texts(num_tokens, size)
+    padded.append(np.pad(tokens, ((0, 0), (0, length - size)), constant_values=num_tokens))
+  return np.concatenate(padded)
+
+
+def possible_sequences(distribution: Distribution, longest: int, length: int) -> np.ndarray:
+  """The sequences of `all_sequences` that have positive probability."""
+  moves = np.asarray(distribution.transition_matrix)
+  emissions_VxE = np.asarray(distribution.joint_emission_matrix).T
+  # A [MASK] can follow any state.
+  rows = np.vstack([emissions_VxE, np.ones_like(emissions_VxE[:1])]).reshape(len(emissions_VxE) + 1, -1, len(moves))
+  tokens = all_sequences(len(emissions_VxE), longest, length)
+  reached_CxH = np.asarray(distribution.joint_initial_probs).reshape(-1, len(moves))
+  for token in tokens[:, :longest].T:
+    reached_CxH = (reached_CxH * rows[token]) @ moves
+  return tokens[reached_CxH.any((1, 2))]
 
 
 def possible_texts(problem: StateProblem, length: int) -> Texts:

@@ -26,11 +26,9 @@ from hmm_jax.theory.problem import (
   full_probs,
   generator,
   MemoryProblem,
-  one_token,
   random_weights,
   sparse_probs,
   StateProblem,
-  with_fractions,
 )
 from hmm_jax.theory.recovery import attention_keys
 from hmm_jax.theory.theorems import Criteria, finding, ON_EMISSIONS
@@ -81,9 +79,8 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, criteria: Criteria
     # The proof of Theorem 4.3 assumes nothing of the chain; others need P[H_0] of full support.
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
     if theorem == '4.3' or finding('3.2', before_text, criteria).holds:
-      return with_fractions(problem)
-  valid = f'less: none of {MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} reaches it'
-  raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
+      return problem
+  raise ValueError(f'conditioning is {conditioning}; valid is less: none of {MAX_DRAWS} draws at {sizes} reaches it')
 
 
 def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes, criteria: Criteria) -> Any:
@@ -119,8 +116,8 @@ def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
 
   `draw` checks that W has full rank, which this makes likely and not certain.
   """
-  own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
-  emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
+  own = np.eye(sizes.num_tokens)[rng.permutation(sizes.num_tokens)[: sizes.num_states]]
+  emission_matrix = (own + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
@@ -141,7 +138,7 @@ def _planted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   emission_matrix[essential, :-1] = sparse_probs(rng, num_essential, num_tokens - 1, denominator=8)
   for state in imitators:
     imitated = emission_matrix[rng.choice(essential, 2)].sum(0) / 2
-    emission_matrix[state] = (1 - MARKED) * imitated + MARKED * one_token(num_tokens - 1, num_tokens)
+    emission_matrix[state] = (1 - MARKED) * imitated + MARKED * np.eye(num_tokens)[-1]
   return _state_problem(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
 
 
@@ -197,11 +194,11 @@ def _planted_memory(
     any_words = sparse_probs(rng, num_states, num_tokens)
     if rng.random() < announced:
       any_words = after(sparse_probs(rng, num_states, num_tokens - 1))
-      any_words[announcer] = one_token(0, num_tokens)
+      any_words[announcer] = np.eye(num_tokens)[0]
     emission_matrix[value, reads == 0] = any_words[reads == 0]
   for value in weighed:
     emission_matrix[value, shown] = after(sparse_probs(rng, num_shown, num_tokens - 1))
-    emission_matrix[value, announcer] = one_token(0, num_tokens)
+    emission_matrix[value, announcer] = np.eye(num_tokens)[0]
   return _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
@@ -232,7 +229,8 @@ def _memory_problem(
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
   silent_probs = full_probs(rng, sizes.num_states)
   if rng.random() < 0.5:
-    silent_probs = stationary_probs(transition_matrix)
+    # Rounding would leave states that a reducible chain never visits a small probability.
+    silent_probs = np.round(stationary_probs(transition_matrix), 14)
   first_probs = silent_probs @ transition_matrix
   hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
   task_weights = random_weights(rng, sizes.num_classes, weighed, sizes.memory_size)

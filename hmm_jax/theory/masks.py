@@ -121,8 +121,6 @@ def masks_as_one_token(hmm: HMM, masks: int, joint: bool = True) -> HMM:
   >>> bool(np.allclose(p @ masks_as_one_token(hmm, 2).emission_matrix, chained))
   True
   """
-  if masks < 1:
-    raise ValueError(f'masks is {masks}; valid is at least 1')
   law, columns = next(itertools.islice(_pasts(hmm, joint, np.asarray), masks - 1, None))
   return hmm._replace(initial_probs=law, emission_matrix=columns / positive_or_one(law)[:, None])
 

@@ -1,26 +1,19 @@
 """Problems (a distribution with a task), and the random rows of small fractions with exact zeros that they use.
 
 Drawn probabilities have denominators of at most 64; derived laws, P[H_1] = A P[H_0] or a stationary one, may have
-larger ones. All are drawn in float64, which identifies a small fraction; `with_fractions` adds the fractions as
-`fractions`.
+larger ones. All are float64.
 """
 
-from fractions import Fraction
-import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
-from numpy.typing import ArrayLike
 
-from hmm_jax._support.rational.algebra import stationary_law
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 
 _LARGEST_DENOMINATOR = 64
-# Two fractions with denominators up to this are 1e-12 apart, thousands of float64 roundings of a probability.
-_MAX_DENOMINATOR = 10**6
 # The share of positive entries in a random row.
 _DENSITY = 0.5
 
@@ -32,13 +25,15 @@ class StateProblem(NamedTuple):
     hmm: of the text; its first state follows a silent H_0.
     silent_probs: P[H_0] [H].
     task_weights: mu [C, H].
-    fractions: the same in `Fraction`s, if known; else None.
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_prompt_succeeds
+  >>> head_fails_prompt_succeeds().task_weights.tolist()
+  [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
   """
 
   hmm: HMM
   silent_probs: np.ndarray
   task_weights: np.ndarray
-  fractions: 'StateProblem | None' = None
 
 
 class MemoryProblem(NamedTuple):
@@ -49,14 +44,17 @@ class MemoryProblem(NamedTuple):
     silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
-    fractions: the same in `Fraction`s, if known; else None.
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_attention_succeeds
+  >>> problem = head_fails_attention_succeeds()
+  >>> problem.silent_probs.tolist(), problem.task_weights.tolist(), problem.cell
+  ([0.25, 0.5, 0.25], [[1.0, 0.0], [0.0, 1.0]], 0)
   """
 
   hmm: MemoryHMM
   silent_probs: np.ndarray
   task_weights: np.ndarray
   cell: int
-  fractions: 'MemoryProblem | None' = None
 
 
 Problem = StateProblem | MemoryProblem
@@ -65,37 +63,6 @@ Problem = StateProblem | MemoryProblem
 def generator(key: Array) -> np.random.Generator:
   """A numpy generator seeded by a JAX key; rejection sampling runs on the host."""
   return np.random.default_rng(np.asarray(jax.random.bits(key, (4,), 'uint32')).tolist())
-
-
-def with_fractions(problem: Any) -> Any:
-  """The problem with each float64 rounded to the nearest small fraction, and these as its `fractions`.
-
-  The law of the silent state, if stationary, and that of the first state are derived from the fractions.
-  """
-  fractions = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
-  now, after = problem.silent_probs, problem.silent_probs @ problem.hmm.transition_matrix
-  is_stationary = np.allclose(now, after, rtol=0, atol=1e-12)
-  law = stationary_law(fractions.hmm.transition_matrix) if is_stationary else None
-  silent_probs = fractions.silent_probs if law is None else law
-  hmm = fractions.hmm._replace(initial_probs=silent_probs @ fractions.hmm.transition_matrix)
-  fractions = fractions._replace(hmm=hmm, silent_probs=silent_probs)
-  in_floats = lambda old, new: new.astype(np.float64) if _is_float(old) else old
-  return jax.tree.map(in_floats, problem, fractions)._replace(fractions=fractions)
-
-
-def _is_float(leaf: Any) -> bool:
-  return isinstance(leaf, np.ndarray) and leaf.dtype == np.float64
-
-
-def small_fractions(array: ArrayLike) -> np.ndarray:
-  """The nearest `Fraction`s of denominators up to 10^6 to float64s of any shape."""
-  return np.array([*map(_small_fraction, np.ravel(array).tolist())], object).reshape(np.shape(array))
-
-
-# Most values repeat, 0 above all.
-@functools.lru_cache(2**14)
-def _small_fraction(value: float) -> Fraction:
-  return Fraction(value).limit_denominator(_MAX_DENOMINATOR)
 
 
 def sparse_probs(
@@ -139,8 +106,3 @@ def concentrated(kept: np.ndarray, place: int) -> np.ndarray:
   counts[place] = 0
   counts[place] = _LARGEST_DENOMINATOR - counts.sum()
   return counts / counts.sum()
-
-
-def one_token(token: int, size: int) -> np.ndarray:
-  """The distribution [size] on that token."""
-  return (np.arange(size) == token).astype(np.float64)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+import scipy.linalg
 
 from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax.distributions.hmm import HMM
@@ -225,9 +226,7 @@ def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndar
   weights = np.linalg.lstsq(emission_matrix, indicator, rcond=thresholds.rank)[0]
   error = np.abs(emission_matrix @ weights - indicator).max()
   if error > math.sqrt(np.finfo(np.float64).eps):
-    raise ValueError(
-      f'states is {np.asarray(states).tolist()}; valid are states whose mass is linear in G (error {error:.2g})'
-    )
+    raise ValueError(f'states is {states!r}; valid are states whose mass is linear in G')
   return weights
 
 
@@ -274,16 +273,12 @@ def _attention_head(
 
 
 def attention_keys(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
-  """Theta^(1) [H, V] of Claims C.3 and C.10: on G_i the probability of each state of H*, and of all others in one row.
+  """Theta^(1) [H, V] of Claims C.3 and C.10: on G_i the probability of each state of H*.
 
-  1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1; the rest of the mass belongs to the other states.
+  1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1. Other rows, which the query does not read, are 0.
   """
-  states = finding.witness['recoverable_states']
   theta_HxV = np.zeros((hmm.num_states, hmm.num_tokens))
-  theta_HxV[states] = _recovery(hmm, cell, finding).sum(0)
-  others = np.setdiff1d(np.arange(hmm.num_states), states)
-  if others.size:
-    theta_HxV[others[0]] = 1 - theta_HxV.sum(0)
+  theta_HxV[finding.witness['recoverable_states']] = _recovery(hmm, cell, finding).sum(0)
   return theta_HxV
 
 
@@ -294,7 +289,7 @@ def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
   """
   states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
   W_VxMxH = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
-  others = assumptions.span(assumptions.columns_outside(hmm, cell, states, values), finding.thresholds)
+  others = scipy.linalg.orth(assumptions.columns_outside(hmm, cell, states, values), finding.thresholds.rank)
   off_others = np.eye(hmm.num_tokens) - others @ others.T
   own = W_VxMxH[:, values][:, :, states].reshape(hmm.num_tokens, -1)
   return (np.linalg.pinv(off_others @ own) @ off_others).reshape(len(values), len(states), -1)

@@ -67,9 +67,10 @@ class Predictions(NamedTuple):
 
 def answer(problem: Problem, finding: Finding, tokens: np.ndarray) -> Answers:
   """The exact answers on tokens [n, T]; `finding` has H*, the states that a task on a cell attends to."""
-  of_problem: Any = _state_answers if isinstance(problem, StateProblem) else _cell_answers
-  of_block = functools.partial(of_problem, problem, finding)
-  return in_blocks(of_block, tokens, _block_size(problem, tokens))
+  size = _block_size(problem, tokens)
+  if isinstance(problem, StateProblem):
+    return in_blocks(functools.partial(_state_answers, problem), tokens, size)
+  return in_blocks(functools.partial(_cell_answers, problem, finding), tokens, size)
 
 
 def predict(problem: Problem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
@@ -80,11 +81,10 @@ def predict(problem: Problem, prompt: np.ndarray, finding: Finding, answers: Ans
   C.4 and C.13, r_x is the mean of P[X_i = x_i | x_{-i}, prompt] over the attended positions, and behind a prompt u =
   c P[H_0] / P[H_1] on supp(mu) that times c P[x] / P[prompt, x].
   """
+  size = _block_size(problem, answers.tokens)
   if isinstance(problem, StateProblem):
-    of_block: Any = functools.partial(_state_predictions, problem, prompt)
-  else:
-    of_block = functools.partial(_memory_predictions, problem, prompt, finding)
-  return in_blocks(of_block, answers, _block_size(problem, answers.tokens))
+    return in_blocks(functools.partial(_state_predictions, problem, prompt), answers, size)
+  return in_blocks(functools.partial(_memory_predictions, problem, prompt, finding), answers, size)
 
 
 def read(predictions: Predictions, head: Any) -> np.ndarray:
@@ -116,7 +116,7 @@ def _over_largest(vectors: np.ndarray) -> np.ndarray:
   return vectors / np.maximum(largest, _SMALL)
 
 
-def _state_answers(problem: StateProblem, finding: Finding, tokens: np.ndarray) -> Answers:
+def _state_answers(problem: StateProblem, tokens: np.ndarray) -> Answers:
   """`answer` for a task on states, of (MASK, x)."""
   hmm = problem.hmm.starting_from(problem.silent_probs)
   posterior, _, loglik = _at_mask(hmm, np.zeros((0, hmm.num_states)), _after_mask(hmm, tokens))
@@ -160,14 +160,13 @@ def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
   silent, first = problem.silent_probs, problem.hmm.initial_probs
   # Both laws may depend on the memory, whose axes come before that of the state.
   u = prompt.reshape(len(prompt), *problem.hmm.memory_probs.shape, problem.hmm.num_states)
-  scales = (u * first / positive_or_one(silent))[u * silent * first > 0]
-  return max(scales, default=1.0)
+  return (u * first / positive_or_one(silent)).max(initial=0) or 1.0
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   """exp(above - below) of log-probabilities, 0 where one is impossible."""
   both = np.isfinite(above) & np.isfinite(below)
-  return np.where(both, np.exp(np.where(both, above, 0) - np.where(both, below, 0)), 0)
+  return np.exp(np.subtract(above, below, out=np.full_like(above, -np.inf), where=both))
 
 
 def _in_x64(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +175,7 @@ def _in_x64(function: Callable[..., Any]) -> Callable[..., Any]:
 
   def call(*arguments: Any) -> Any:
     with jax.enable_x64(True):
-      return jax.tree.map(np.asarray, compiled(*arguments))
+      return jax.device_get(compiled(*arguments))
 
   return call
 

@@ -20,6 +20,9 @@ class Criteria(NamedTuple):
     thresholds: what counts as zero.
     tolerance: of equal laws, absolute.
     max_nodes: of the search for H* in Assumption 3.5.
+
+  >>> Criteria(Thresholds(support=0.0, rank=1e-9), tolerance=1e-9, max_nodes=1000).thresholds.rank
+  1e-09
   """
 
   thresholds: Thresholds
@@ -35,6 +38,12 @@ class Program(NamedTuple):
     recovered: [K], what it recovers: all states, H*, all values of the memory, supp(mu).
     prompt: [P, E], with no row if the theorem has no prompt.
     head: with a column for each of `recovered`, and one of zeros.
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_prompt_succeeds
+  >>> criteria = Criteria(Thresholds(support=0.0, rank=1e-9), tolerance=1e-9, max_nodes=1000)
+  >>> built = program('3.6', head_fails_prompt_succeeds(), 4, criteria)
+  >>> built.finding.statement, built.prompt.shape
+  ('Assumption 3.5', (1, 3))
   """
 
   finding: Finding
@@ -44,10 +53,7 @@ class Program(NamedTuple):
 
 
 def finding(assumption: str, problem: Any, criteria: Criteria) -> Finding:
-  """Decide the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4.
-
-  Raises ValueError for another name.
-  """
+  """Decide the assumption 3.1, 3.2, 3.5, 4.2, 4.4 or 4.5, or `start`, which Theorem 4.6 needs in place of 4.4."""
   hmm, mu, thresholds = problem.hmm, problem.task_weights, criteria.thresholds
   match assumption:
     case '3.1':
@@ -64,13 +70,11 @@ def finding(assumption: str, problem: Any, criteria: Criteria) -> Finding:
       return assumptions.stationarity(hmm, thresholds, criteria.tolerance)
     case 'start':
       return assumptions.silent_start(hmm, problem.silent_probs, thresholds, criteria.tolerance)
-    case '4.5':
-      return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
-  raise ValueError(f'assumption is {assumption!r}; valid are 3.1, 3.2, 3.5, 4.2, 4.4, 4.5 and start')
+  return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
 
 
 def construct(theorem: str, problem: Any, length: int, criteria: Criteria) -> Construction:
-  """The prompt and the head of the theorem for texts of length T; raises AssumptionError, or ValueError for another."""
+  """The prompt and the head of the theorem for texts of length T; raises AssumptionError."""
   hmm, mu, thresholds = problem.hmm, problem.task_weights, criteria.thresholds
   match theorem:
     case '3.3':
@@ -79,21 +83,40 @@ def construct(theorem: str, problem: Any, length: int, criteria: Criteria) -> Co
       return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, criteria.max_nodes)
     case '4.3':
       return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
-    case '4.6' | 'C.6':
-      silent_probs, tolerance = problem.silent_probs, criteria.tolerance
-      return recovery.theorem_4_6(hmm, mu, silent_probs, problem.cell, length, thresholds, tolerance)
-  raise ValueError(f'theorem is {theorem!r}; valid are {", ".join(ON_EMISSIONS)}')
+  return recovery.theorem_4_6(hmm, mu, problem.silent_probs, problem.cell, length, thresholds, criteria.tolerance)
 
 
 def program(theorem: str, problem: Any, length: int, criteria: Criteria) -> Program:
-  """The theorem as a program for texts of length T; raises AssumptionError.
+  """The theorem as a program for texts of length T: its construction, with mu the identity on what it recovers.
+
+  On every text in the theorem's region, scores of the head on the exact model behind the prompt are the posterior of
+  what is recovered, up to a positive factor; `--config=theory` checks this.
+
+  Args:
+    theorem: '3.3', '3.6', '4.3', '4.6', or 'C.6', which is 4.6 with several cells.
+    problem: a `StateProblem` for 3.3 and 3.6, otherwise a `MemoryProblem`.
+    length: T, the prompt not counted.
+    criteria: thresholds by which its assumption is decided.
+
+  Raises:
+    AssumptionError: an assumption of the theorem fails.
+    ValueError: another theorem.
 
   >>> from hmm_jax.theory.counterexamples import head_fails_prompt_succeeds
   >>> criteria = Criteria(Thresholds(support=0.0, rank=1e-9), tolerance=1e-9, max_nodes=1000)
   >>> built = program('3.6', head_fails_prompt_succeeds(), 4, criteria)
   >>> built.recovered.tolist(), built.prompt.tolist()  # praise and complaint; irony came before
   ([0, 1], [[0.0, 0.0, 1.0]])
+
+  Theorem 4.6 for two values of a memory, on texts of 5 tokens:
+
+  >>> from hmm_jax.theory.counterexamples import head_fails_attention_succeeds
+  >>> built = program('4.6', head_fails_attention_succeeds(), 5, criteria)
+  >>> built.recovered.tolist(), built.prompt.shape, built.head.positions[:2, -1].tolist()  # beta; -2 can fail
+  ([0, 1], (1, 6), [-2.0, 0.0])
   """
+  if theorem not in ON_EMISSIONS:
+    raise ValueError(f'theorem is {theorem!r}; valid are {", ".join(ON_EMISSIONS)}')
   on_emissions = finding(ON_EMISSIONS[theorem], problem, criteria)
   recovery.require(on_emissions)
   # Of a memory the witness has values; of states those of H*, unless the theorem is of all.

@@ -148,10 +148,10 @@ def proven_certificates(
     return
   kept = np.arange(len(labels))
   while len(kept):
-    separation = separability.linear_separation(coordinates[kept], labels[kept], num_classes, tolerance)
+    separation = separability.separation_on(kept, coordinates, labels, num_classes, tolerance)
     if separation.separable:
       return
-    pairs = np.stack([kept[separation.pairs[:, 0]], separation.pairs[:, 1]], axis=1)
+    pairs = separation.pairs
     inputs = np.unique(pairs[:, 0])
     residual = _proof(separability.differences(features, labels, pairs, num_classes)[:, features.shape[1] :], error)
     if residual is not None:

@@ -221,12 +221,27 @@ def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, tem
 
 
 @dataclasses.dataclass(frozen=True)
-class Linear(Head):
-  """`LinearHead` on the output at the [MASK].
+class AtMask(Head):
+  """A head on the output at the [MASK].
 
   Attributes:
     num_classes: C.
     position: of the [MASK] in the text, 0 the first and -1 the last.
+  """
+
+  num_classes: int
+  position: int = 0
+
+  def positions(self, prompt_length: int) -> np.ndarray:
+    return np.array([self.position if self.position < 0 else prompt_length + self.position])
+
+  def read(self, outputs: Array, tokens: Array) -> Array:
+    return outputs[..., 0, :]
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear(AtMask):
+  """`LinearHead` on the output at the [MASK].
 
   >>> head = Linear(num_classes=2)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
@@ -234,17 +249,8 @@ class Linear(Head):
   (7, 2)
   """
 
-  num_classes: int
-  position: int = 0
-
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
     return init_linear_head(key, num_features, self.num_classes)
-
-  def positions(self, prompt_length: int) -> np.ndarray:
-    return np.array([self.position if self.position < 0 else prompt_length + self.position])
-
-  def read(self, outputs: Array, tokens: Array) -> Array:
-    return outputs[..., 0, :]
 
   def scores(self, params: LinearHead, features: Array) -> Array:
     return linear_scores(params, features)

@@ -10,7 +10,7 @@ from jax import Array
 import numpy as np
 
 from hmm_jax._support import arguments
-from hmm_jax.tuning.heads import init_linear_head, Linear, linear_scores, LinearHead
+from hmm_jax.tuning.heads import AtMask, init_linear_head, Linear, linear_scores, LinearHead
 
 
 def power_features(features: Any, degree: int) -> Any:
@@ -24,7 +24,8 @@ def power_features(features: Any, degree: int) -> Any:
   [1.0, 2.828, 4.0]
   """
   arguments.check_size('degree', degree, 1)
-  factors = np.array(list(itertools.combinations_with_replacement(range(features.shape[-1]), degree)))
+  factors = np.array(list(itertools.combinations_with_replacement(range(features.shape[-1]), degree)), int)
+  factors = factors.reshape(-1, degree)
   roots = np.array([_root_of_orders(row) for row in factors], features.dtype)
   return features[..., factors].prod(-1) * roots
 
@@ -70,7 +71,7 @@ class MlpHead(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Mlp(Linear):
+class Mlp(AtMask):
   """`MlpHead` on the output at the [MASK].
 
   Attributes:

@@ -90,6 +90,15 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   return Separation(False, margin, at_most, head, pairs[chosen], weights[chosen], float(residuals.max()))
 
 
+def separation_on(
+  kept: np.ndarray, features: np.ndarray, labels: np.ndarray, num_classes: int, tolerance: float
+) -> Separation:
+  """`linear_separation` of the inputs `kept` alone; pairs have their numbers among all."""
+  found = linear_separation(features[kept], labels[kept], num_classes, tolerance)
+  numbers, others = found.pairs.T
+  return found._replace(pairs=np.stack([kept[numbers], others], axis=1))
+
+
 def _largest_margin(rows: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
   """The b in [-1, 1]^m with the largest t <= rows @ b, t <= 2, and the duals [n] of these n constraints.
 

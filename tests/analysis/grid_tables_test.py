@@ -63,19 +63,16 @@ def test_trends_are_over_the_hmms_of_all_sizes():
 
 
 def test_text_with_a_memory_and_vanilla_text_are_pooled_apart():
-  """Paired contrasts alone: the two kinds of text share no HMM."""
-  gain = {0: 0.02, 2: 0.1}
+  """The two kinds of text share no HMM: each has a mean gain of its own over its sizes."""
+  places = [Point(4, 2, 1), Point(6, 2, 1), Point(8), Point(12)]
   rows = [
-    record(
-      Point(size, memory, min(memory, 1)), 'bert', method, 0.5 + gain[memory] * (method == 'attention'), trial=trial
-    )
-    for size, memory in ((4, 2), (6, 2), (8, 0), (12, 0))
-    for method in ('attention', 'head')
+    record(point, 'bert', method, 0.5 + gain * (0.1 if point.memory_size else 0.02), trial=trial)
+    for point in places
+    for gain, method in enumerate(('head', 'attention'))
     for trial in range(3)
   ]
-  found = {(row['contrast'], row['text']): (row['n'], row['difference']) for row in _rows('trends', rows)}
-  name = 'attention - head, BERT'
-  assert found == {(name, 'memory'): ('6', '10.0 ± 0.0'), (name, 'vanilla'): ('6', '2.0 ± 0.0')}
+  found = {row['text']: (row['n'], row['difference']) for row in _rows('trends', rows)}
+  assert found == {'memory': ('6', '10.0 ± 0.0'), 'vanilla': ('6', '2.0 ± 0.0')}
 
 
 def test_readers_without_a_model_are_rivals():
@@ -97,20 +94,17 @@ def test_values_of_a_field_are_compared_with_the_first():
 
 
 def test_seeds_and_hmms_of_other_draws_are_not_paired_by_task():
-  """Seeds share nothing. Two temperatures are two HMMs: one of each gives no test; trials of one number are pairs."""
-  rows = [row for row in prompt_records(4) if row['num_states'] == 10 and row['model'] == 'bert']
+  """Seeds share nothing. Two temperatures are two HMMs: trials of one number are pairs."""
+  rows = [row for row in prompt_records(4) if (row['num_states'], row['model'], row['method']) == (10, 'bert', 'head')]
   assert 'values' not in _tables([row | {'seed': seed} for row in rows for seed in (0, 1)])
-  lost = lambda row, step: row | {'accuracy': row['accuracy'] - step * 3 ** row['trial'] / 100}
   by_temperature = [
-    lost(row, step) | {'hmm.emission_temperature': t} for row in rows for step, t in enumerate((0.01, 0.5))
+    row | {'hmm.emission_temperature': t, 'accuracy': row['accuracy'] - t * 3 ** row['trial'] / 100}
+    for row in rows
+    for t in (0, 1)
   ]
-  few = _rows('values', [row for row in by_temperature if row['trial'] == 0])
-  assert [row['difference'] for row in few] == ['-1.0', '-1.0'] and 'p, Holm' not in few[0]
   losses = tables.interval([-1.0, -3, -9, -27])
-  several = _rows('values', by_temperature)
-  assert [(row['n'], row['difference'], row['p, Holm']) for row in several] == [
-    ('4', str(losses), f'{losses.p_value:.2g}')
-  ] * 2
+  (row,) = _rows('values', by_temperature)
+  assert (row['n'], row['difference'], row['p, Holm']) == ('4', str(losses), f'{losses.p_value:.2g}')
 
 
 def test_the_tables_of_a_sweep_take_time_linear_in_its_points():
@@ -127,20 +121,17 @@ def test_the_tables_of_a_sweep_take_time_linear_in_its_points():
 
 def test_controls_stand_apart_from_the_protocol_and_so_do_sizes_of_heads():
   """Models without use beside another task's prompt; the median size of heads over tasks."""
+  fits = {'untrained prompt': 0.6, 'other_bert prompt': 0.7, 'bert prompt_refit': 0.8, 'exact head_whitened': 0.9}
   rows = [
-    record(Point(4), model, 'prompt', accuracy, task=task, other_task_accuracy=0.4, head_size=None)
-    for task in range(3)
-    for model, accuracy in (('bert', 0.9), ('untrained', 0.6), ('other_bert', 0.7))
-  ]
-  rows += [record(Point(4), 'bert', 'prompt_refit', 0.8, task=task, other_task_accuracy=0.4) for task in range(3)]
-  rows += [
-    record(Point(4), 'exact', 'head_whitened', 0.9, task=task, other_task_accuracy=None, head_size=size)
+    record(Point(4), *fit.split(), accuracy, task=task, other_task_accuracy=0.4, head_size=size)
     for task, size in enumerate((1.0, 30.0, 4e8))
+    for fit, accuracy in fits.items()
   ]
   (controls,) = _rows('diagnostics', rows)
-  names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'converged head behind prompt of another task'
+  names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'prompt, converged head BERT, another task'
   assert [controls[name][:4] for name in names] == ['60.0', '70.0', '40.0']
-  assert _rows('head_sizes', rows) == [{'|H|': '4', 'converged head exact G': '3e+01'}]
+  (sizes,) = _rows('head_sizes', rows)
+  assert sizes['converged head exact G'] == '3e+01'
 
 
 def test_the_table_compares_memory_with_vanilla():
@@ -160,13 +151,8 @@ def test_the_table_compares_memory_with_vanilla():
 
 
 def test_contrasts_are_those_that_were_run():
-  """A bag of words, which reads no model, is compared with the method on BERT."""
-  titles = lambda records: {row['contrast'] for row in _rows('contrasts', records)}
-  found = {'attention - head, BERT', 'prompt + attention - attention, BERT'}
-  assert titles(cell_records()) == found
-  control = {'method': 'attention_constant', 'model': 'exact', 'accuracy': 0.0}
-  both = cell_records() + [row | control for row in cell_records() if row['method'] == 'attention']
-  assert titles(both) == found | {'attention, BERT - attention on constant G, exact G'}
+  found = {row['contrast'] for row in _rows('contrasts', cell_records())}
+  assert found == {'attention - head, BERT', 'prompt + attention - attention, BERT'}
   assert 'contrasts' not in _tables([row for row in memory_records() if row['model'] == 'exact'])
 
 

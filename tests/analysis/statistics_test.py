@@ -45,22 +45,27 @@ def test_welch_is_scipys(first):
   _assert_is(welch(first, second), scipy.stats.ttest_ind(first, second, equal_var=False))
 
 
+def _strata(*values):
+  return pd.concat(dict(enumerate(map(pd.Series, values))), names=['stratum', 'unit'])
+
+
 def test_a_stratified_interval_covers_although_strata_differ():
   """Over many samples of fixed sizes, 95% of intervals have the mean; one stratum gives a plain t interval."""
   rng = np.random.default_rng(0)
   covers = lambda found: abs(found.mean - (7 * 0 + 5 * 20) / 12) < found.half_width
-  draws = [(rng.normal(0, 3, 7), rng.normal(20, 1, 5)) for _ in range(2000)]
-  assert np.mean([covers(stratified(strata)) for strata in draws]) == pytest.approx(0.95, abs=0.015)
-  (values, _), *_ = draws
-  _assert_is(stratified([values]), scipy.stats.ttest_1samp(values, 0))
+  draws = [_strata(rng.normal(0, 3, 7), rng.normal(20, 1, 5)) for _ in range(2000)]
+  assert np.mean([covers(stratified(values, ['stratum'])) for values in draws]) == pytest.approx(0.95, abs=0.015)
+  values = draws[0].loc[[0]]
+  _assert_is(stratified(values, ['stratum']), scipy.stats.ttest_1samp(values, 0))
 
 
 @pytest.mark.filterwarnings('error')
 def test_fewer_than_three_units_or_no_spread_leave_only_a_mean():
   """Neither a half-width, nor a p-value, nor a difference that could be detected."""
-  found = [welch([75], [50, 60, 70]), welch([50, 60, 70], [75]), welch([25] * 3, [25] * 3), interval([25, 35])]
-  assert [one.mean for one in found] == pytest.approx([15, -15, 0, 30])
-  for one in (*found, interval([0.1] * 3), stratified([])):
+  mixed = stratified(_strata([1.0, 2, 6], [5.0]), ['stratum'])
+  found = [welch([75], [50, 60, 70]), welch([50, 60, 70], [75]), welch([25] * 3, [25] * 3), interval([25, 35]), mixed]
+  assert [one.mean for one in found] == pytest.approx([15, -15, 0, 30, 3.5])
+  for one in (*found, interval([0.1] * 3), stratified(_strata([]), ['stratum'])):
     assert not one.half_width > 0 and np.isnan([one.p_value, one.minimum_effect(0.05)]).all()
 
 

@@ -95,9 +95,3 @@ def test_the_limits_end_the_search():
   given = best_head(features, labels, starts=[whole.head], max_rounds=0, max_certificates=0)
   reached = [num_right(found, features, labels) for found in (alone, whole, given)]
   assert reached[0] < reached[1] == reached[2] and [len(whole.certificates), len(given.certificates)] == [2, 0]
-
-
-def test_the_hinge_head_counts_only_kept_inputs():
-  rows = np.array([1.0, 1, -1, -1, -1]).reshape(5, 1, 1)
-  for kept, head in ((3, 1), (5, -1)):
-    assert best_head_lib._hinge_head(rows, np.arange(kept), 1.0) == pytest.approx([head])

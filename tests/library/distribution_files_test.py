@@ -61,7 +61,7 @@ def _json(**changes):
   ('suffix', 'content', 'reason'),
   [
     ('.json', _json(initial_probs=[1.0]), 'initial_probs has shape'),
-    ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index is'),
+    ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index contain'),
     ('.json', _json(num_states=10**12), 'the keys are'),
     ('.json', _json(initial_probs=[[1, 0], [1]]), 'cannot be read .initial_probs is'),
     ('.json', b'[0.5, 0.5]', 'cannot be read'),

@@ -109,6 +109,18 @@ def test_a_float64_chain_with_float32_rows_keeps_its_subnormal_entries():
   np.testing.assert_allclose(mixed[1], wide[1], rtol=1e-6)
 
 
+def test_a_future_that_a_refuted_state_makes_far_likelier_is_no_infinity():
+  """The first row rules out state 0, from which all that follows is 1e470 times as likely; without the row it is sure.
+
+  No entry of a forward message is lost, so that only the backward pass shows it.
+  """
+  hmm = HMM(np.float32([0.5, 0.5]), np.float32([[0.5, 0.5], [0, 1]]), np.eye(2, dtype=np.float32))
+  rows = np.float32([[0, 1]] + 100 * [[1, 1e-5]])
+  expected = log_space_posterior(hmm, rows[None])
+  np.testing.assert_allclose(expected.leave_one_out_probs[0, 0], [1, 0], atol=1e-12)
+  assert_rounded(forward_backward(hmm, rows[None]), expected)
+
+
 def test_slopes_of_extreme_evidence_are_finite():
   """Also where the future that a scaled pass would make is beyond the largest float."""
   chains, rows = stacked(EXTREMES['a detour'])

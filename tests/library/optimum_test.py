@@ -63,12 +63,6 @@ def test_settings_that_cannot_converge_are_refused(field, value):
       fit(**{'features': FEATURES, 'labels': LABELS['separable'], 'ridge': 1e-6, **HOW, field: value})
 
 
-@pytest.mark.parametrize('fit', [converged_head, whitened_head])
-def test_an_argument_that_is_missing_is_named_with_its_function(fit):
-  with pytest.raises(TypeError, match=rf"^{fit.__name__}\(\) missing .*'tolerance'"):
-    fit(FEATURES, LABELS['noisy'], num_classes=3, ridge=1.0)
-
-
 ROWS, CLASSES = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8) % 2
 FITS = [
   lambda *data: converged_head(*data, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=99),

@@ -58,6 +58,22 @@ def test_a_masked_model_gives_its_own_law(family):
   np.testing.assert_allclose(probs_of(model), expected, atol=1e-5)
 
 
+def test_a_module_that_is_trained_on_is_read_without_dropout():
+  """Whatever mode its owner has put it into since; it stays in that."""
+  module = built('Bert', 'MaskedLM')
+  model = hj.from_torch(module, V)
+  before = probs_of(model)
+  module.train()
+  np.testing.assert_array_equal(probs_of(model), before)
+  assert module.training
+
+
+@pytest.mark.parametrize('num_tokens', [0, 7.0, True, None])
+def test_a_number_of_tokens_is_named(num_tokens):
+  with pytest.raises(ValueError, match='^num_tokens is '):
+    hj.from_torch(built('Bert', 'MaskedLM'), num_tokens)
+
+
 CAUSAL = {
   'GPT2': ('LMHeadModel', dict(n_positions=40, n_embd=16, n_layer=2, n_head=2)),
   'Bert': ('LMHeadModel', dict(is_decoder=True)),
@@ -126,3 +142,16 @@ def test_functions_that_are_no_laws_of_a_token_are_refused():
   module, _, words, _ = own('all')
   with pytest.raises(ValueError, match='valid are probabilities'):
     hj.from_torch(module, V, words, module[1])
+
+
+@pytest.mark.parametrize(
+  ('embed', 'predict'),
+  [
+    (torch.nn.Embedding(3, 2), None),
+    (torch.nn.Embedding(4, 2).half(), lambda x: x[..., :1].softmax(-1).expand(*x.shape[:-1], 3) / 3),
+    (torch.nn.Embedding(4, 2), lambda x: x.softmax(-1)),
+  ],
+)
+def test_functions_without_mask_of_half_precision_or_of_another_shape_are_refused(embed, predict):
+  with pytest.raises(ValueError, match='^(module|predict) '):
+    hj.from_torch(torch.nn.Linear(2, 3), 3, embed, predict)

@@ -62,7 +62,8 @@ def test_the_library_pretrains_as_the_suite_does(block):
   fields = dict(num_steps=4, steps_per_call=2, warmup_steps=1, checkpoint_every=4, measure_every=4)
   changes = {f'pretrain__{name}': value for name, value in fields.items()}
   settings = settings_of('small', corpus__num_documents=4, hmm__num_tokens=3, **changes)
-  ((_, params),) = pretraining.params_along(settings, names['hmm'], names['key'], (4,), QUIET)
+  planned = pretraining.planned(settings, names['hmm'], names['key'])
+  ((_, params),) = pretraining.params_along(planned, (4,), QUIET)
   assert_same_bits(jax.device_get(names['params']), params)
 
 

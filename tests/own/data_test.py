@@ -220,18 +220,19 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
     for name in (settings.pretrained_from.replace('mine', 'yours'), 'mine-0123456789ab', '')
   ]
   assert trial.pretraining_id == ids[0] and len({*ids}) == 3
-  words = settings, None, (), jax.random.key(0), tmp_path / trial.pretraining_id, QUIET
+  planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / trial.pretraining_id)
+  pretrained = lambda: pretraining.pretrained_params(planned, QUIET)
   shutil.rmtree(folder)
-  params = pretraining.pretrained_params(*words)
+  params = pretrained()
   data._models_read.clear()
-  for same in (random_params(SMALLEST.clone(num_tokens=3, max_positions=24)), pretraining.pretrained_params(*words)):
+  for same in (random_params(SMALLEST.clone(num_tokens=3, max_positions=24)), pretrained()):
     assert_same_bits(params, same)
   assert _resolved(tmp_path, pretrained_from=folder, pretrained=str(tmp_path)) == dataclasses.replace(
     settings, pretrained=str(tmp_path)
   )
   data._models_read.clear()
   with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
-    pretraining.pretrained_params(*words[:4], tmp_path / 'other', QUIET)
+    pretraining.pretrained_params(planned._replace(directory=tmp_path / 'other'), QUIET)
 
 
 @pytest.mark.parametrize(

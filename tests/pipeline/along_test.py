@@ -86,7 +86,7 @@ def test_a_step_that_is_asked_for_later_is_made_and_nothing_else(finished, workd
 def test_steps_that_are_asked_for_later_are_made_by_one_training(workdir):
   with mock.patch.object(pretraining, 'params_along', wraps=pretraining.params_along) as along:
     _run(workdir, checkpoints=(2, 4, 6, 8))
-  assert [list(call.args[3]) for call in along.call_args_list] == [[2, 6]]
+  assert [list(call.args[1]) for call in along.call_args_list] == [[2, 6]]
 
 
 @pytest.mark.slow
@@ -122,5 +122,5 @@ def test_a_kill_in_training_changes_no_bit(is_saved, finished, tmp_path, monkeyp
 def test_the_unigram_gap_is_that_of_the_best_constant_prediction():
   """The mean KL to the mean of G, which is the least."""
   probs = np.random.default_rng(0).dirichlet([0.3] * 4, 50)
-  gap = distance.unigram_gap((None, Ideal(None, None, None, probs[:, None]), None))
+  gap = distance.unigram_gap(Ideal(None, None, None, probs[:, None]))
   assert gap == pytest.approx(scipy.stats.entropy(probs, probs.mean(0)[None], axis=1).mean())

@@ -6,7 +6,6 @@ from conftest import at
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import log_space_conditional, rows_of
 import pytest
 from run_cases import QUIET
 
@@ -52,17 +51,3 @@ def test_training_side_by_side_equals_training_one_by_one(method, data):
 def assert_near(trained, problem, state):
   for one, other in zip(jax.tree.leaves(trained), jax.tree.leaves(state.trainable), strict=True):
     np.testing.assert_allclose(one[problem], other, rtol=1e-4, atol=1e-5)
-
-
-def test_predictions_after_a_prompt_are_those_of_the_model(data):
-  """The row at the [MASK], shifted by the prompt, problem by problem."""
-  frozen, inputs, _ = data
-  prompts = np.random.default_rng(1).uniform(size=(2, 2, 3)).astype(np.float32)
-  # The head of a trainable is not read.
-  trainables = {'prompt': prompts[:, None], 'head': np.zeros((2, 1))}
-  found = batched_tuning.prompted(TUNERS['prompt'], trainables, frozen, inputs)
-  for problem in (0, 1):
-    hmm = at(frozen, problem)
-    before = np.broadcast_to(prompts[problem], (12, 2, 3))
-    rows = np.concatenate([before, rows_of(hmm, inputs[problem])], axis=1)
-    np.testing.assert_allclose(found[problem], log_space_conditional(hmm, rows)[:, 2], atol=1e-6)

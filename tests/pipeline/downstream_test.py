@@ -7,7 +7,10 @@ from oracles import cells_of, log_space_posterior, rows_of
 import pytest
 from settings_cases import distribution_and_tasks, settings_of
 
+from experiments.pipeline import attention
+from experiments.pipeline.job import FrozenModel, Job
 from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.tuning import tasks as tasks_lib
 
@@ -100,12 +103,15 @@ def test_concentration_is_entropy_or_the_probability_of_reading(point, changes):
   With several cells it is the probability P[J_i = j | X_-i] that position i reads the label's cell. X is what is seen.
   """
   distribution, downstream = drawn(point, **changes)
+  trial = Trial(settings_of('smoke', 'memory_cells', **SETTINGS, **changes), point, 0)
+  job = Job(trial, FrozenModel('exact', None, distribution, distribution), 'attention', [], downstream, None)
+  name, values, most = attention.concentration(job)
   probs = leave_one_out(distribution, downstream.inputs[downstream.splits['test']]).sum(2)
   expected = -(probs * np.log(probs)).sum(-1), 'entropy', np.log(4)
   if point == TWO_CELLS:
     expected = probs[..., np.asarray(distribution.cell_index) == 1].sum(-1), 'read_probability', 1
-  np.testing.assert_allclose(downstream.concentration, expected[0], atol=1e-5)
-  assert (downstream.concentration_name, downstream.most_concentration) == (expected[1], pytest.approx(expected[2]))
+  np.testing.assert_allclose(values, expected[0], atol=1e-5)
+  assert (name, most) == (expected[1], pytest.approx(expected[2]))
 
 
 def test_splits_are_the_inputs_in_order():

@@ -86,7 +86,7 @@ def test_nothing_is_computed_twice(tmp_path, monkeypatch):
 
   The folder then shows the records of both runs.
   """
-  trial_lib._drawn.cache_clear()
+  trial_lib._recent.cache_clear()
   watched = (pretraining, 'train'), (downstream.tasks_lib, 'label_probs'), (trial_lib.tuning, 'tune')
   spies = [mock.Mock(wraps=getattr(*place)) for place in watched]
   for place, spy in zip(watched, spies):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from conftest import assert_same_bits
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
@@ -74,7 +73,7 @@ def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeyp
   monkeypatch.setattr(pretraining.storage, 'is_read_only', lambda _: True)
   monkeypatch.setattr(pretraining.locks, 'held', lambda *_: pytest.fail('takes a lock'))
   monkeypatch.setattr(pretraining.storage.tempfile, 'TemporaryFile', lambda dir: (dir / 'no' / 'file').touch())
-  assert pretraining.pretrained_params(settings, None, (), None, directory, QUIET)
+  assert pretraining.pretrained_params(pretraining.planned(settings, None, None, directory=directory), QUIET)
   assert files.tree(directory).keys() == before
   of_folder = dataclasses.replace(settings, pretrained=str(directory.parent))
   pretraining.check_machine(of_folder)
@@ -83,35 +82,10 @@ def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeyp
 
 
 @pytest.mark.slow
-def test_parameters_along_a_pretraining_are_its_own(finished):
-  """At its last step those that it ends with, bit by bit, and others before it."""
-  settings, key = finished.trial.settings, finished.trial.keys().pretraining
-  with trial_lib.precisely():
-    hmm, _ = trial_lib.draw(finished.trial)
-    (_, before), (_, last) = pretraining.params_along(settings, hmm, key, (20, 40), QUIET)
-    whole = pretraining.pretrained_params(settings, hmm, (), key, finished.pretrained_directory, QUIET)
-  assert_same_bits(last, whole)
-  is_other = jax.tree.map(lambda one, other: (one != other).any(), before, last)
-  assert any(jax.tree.leaves(is_other))
-
-
-@pytest.mark.slow
-def test_trials_that_differ_in_tasks_share_one_model(finished):
-  """A second trial with other downstream data finds the pretrained model and trains no step."""
-  contents = lambda: {path: path.read_bytes() for path in finished.workdir.glob('pretrained/*/*.jsonl')}
-  before = contents()
-  assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl'} and len(before) == 2
-  tasks = dataclasses.replace(finished.trial.settings.downstream, num_test=9)
-  settings = dataclasses.replace(finished.trial.settings, downstream=tasks, models=('bert',))
-  other = finished._replace(trial=finished.trial._replace(settings=settings))
-  run_trial(other)
-  assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
-
-
-@pytest.mark.slow
 def test_texts_are_kept_beside_the_records(finished):
   """The first test texts, with what both models make of each token given the others; no id depends on it."""
-  kept, (hmm, downstream) = read_arrays(finished.directory / TEXTS), trial_lib.draw(finished.trial)
+  kept, hmm = read_arrays(finished.directory / TEXTS), trial_lib.drawn_distribution(finished.trial)
+  downstream = trial_lib.shared_tasks(finished.trial, hmm)
   tokens = downstream.inputs[downstream.splits['test']][:2]
   np.testing.assert_array_equal(kept['tokens'], tokens)
   masked = tokens.copy()

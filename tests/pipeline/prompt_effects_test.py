@@ -5,9 +5,12 @@ import jax
 import numpy as np
 from oracles import log_space_conditional, rows_of
 import pytest
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import prompt_effects
+from experiments.pipeline.downstream import Downstream
+from experiments.pipeline.job import Fitted, FrozenModel, Job
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 import hmm_jax as hj
@@ -25,7 +28,9 @@ INPUTS = np.array([[0, 1, V], [2, 2, V], [1, 0, V], [1, 2, V]])
 
 def measured(model, prompt, tuned):
   trial, tuner = Trial(settings_of('smoke', 'next_token'), Point(4), 0), Tuner(model, hj.Linear(2, position=-1), prompt)
-  return prompt_effects.measured(trial, tuner, HMM, HMM, list(tuned), INPUTS)
+  downstream = Downstream(INPUTS, [], {'test': slice(None)}, None, None)
+  job = Job(trial, FrozenModel('exact', model, HMM, HMM), 'prompt', [], downstream, QUIET)
+  return prompt_effects.measured(job, tuner, INPUTS, [Fitted({'prompt': rows}, None, None, {}) for rows in tuned])
 
 
 def test_effects_are_distances_of_predictions_and_no_prefix_exceeds_its_bound():

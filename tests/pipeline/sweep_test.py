@@ -111,11 +111,12 @@ def test_another_environment_is_reported(tmp_path, monkeypatch):
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
   monkeypatch.setattr(environment, 'environment', lambda devices: there)
   add_record(folder)
-  pretraining.note_environment(folder.trial.settings, folder.pretrained_directory, 0, reporter)
+  planned = pretraining.planned(folder.trial.settings, None, None, directory=folder.pretrained_directory)
+  pretraining.note_environment(planned, 0, reporter)
   assert not reporter.console.file.getvalue()
   monkeypatch.setattr(environment, 'environment', lambda devices: here)
   trials.plan(folder, reporter)
-  pretraining.note_environment(folder.trial.settings, folder.pretrained_directory, 20, reporter)
+  pretraining.note_environment(planned, 20, reporter)
   difference = f'jaxlib 0.0.1 (here {here["packages"]["jaxlib"]})'
   names = folder.trial.id, folder.pretrained_directory.name
   for line, name in zip(reporter.console.file.getvalue().splitlines(), names, strict=True):

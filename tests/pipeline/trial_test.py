@@ -1,7 +1,6 @@
 """Draws of a trial, and their device."""
 
 import hashlib
-import types
 
 from forked import run_on_devices
 import jax
@@ -11,7 +10,7 @@ import pytest
 from run_cases import any_tokens, pretraining_settings, QUIET
 from settings_cases import settings_of
 
-from experiments.pipeline import distance, trial as trial_lib
+from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -21,41 +20,26 @@ from hmm_jax.tuning.tasks import draw_task_weights
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-def test_the_distance_at_the_mask_is_measured_on_test_inputs(monkeypatch):
-  """On the first of them, as many as settings name."""
-  downstream = types.SimpleNamespace(
-    inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
-  )
-  monkeypatch.setattr(distance.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
-  monkeypatch.setattr(distance.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
-  monkeypatch.setattr(distance, 'ideal_on_chunks', lambda *_: None)
-  trial = Trial(settings_of('smoke', measure__num_inputs=3), Point(4), 0)
-  _, at_mask, _ = distance.ideals_of(trial, None, downstream)
-  assert at_mask.tolist() == [5, 6, 7]
-
-
 def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch):
   """The very parameters that the pretraining of the same trial is at before its first step."""
   trial = Trial(pretraining_settings(), Point(4), 0)
-  monkeypatch.setattr(trial_lib.pretraining, 'chunked_corpus', any_tokens)
-  ((_, start),) = trial_lib.pretraining.params_along(trial.settings, None, trial.keys().pretraining, (0,), QUIET)
-  jax.tree.map(
-    np.testing.assert_array_equal,
-    trial_lib._bert(TrialFolder(trial, tmp_path), 'untrained', None, None, None, QUIET),
-    start,
-  )
+  monkeypatch.setattr(pretraining, 'chunked_corpus', any_tokens)
+  folder, drawn = TrialFolder(trial, tmp_path), trial_lib.Drawn(None, None, None)
+  ((_, start),) = pretraining.params_along(trial_lib._pretraining(folder, drawn), (0,), QUIET)
+  _, params = trial_lib._model(folder, drawn, 'untrained', None, QUIET)
+  jax.tree.map(np.testing.assert_array_equal, params, start)
 
 
 @pytest.mark.parametrize(('number', 'other'), [(0, 1), (1, 0), (2, 1)])
 def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypatch):
   """Pretrained with all that is the other's: its distribution, what it is measured on, its key and its directory."""
   one, another = (TrialFolder(Trial(settings_of('smoke'), Point(4), at), tmp_path) for at in (number, other))
-  monkeypatch.setattr(trial_lib, 'draw', lambda trial: (trial, 'texts'))
-  monkeypatch.setattr(distance, 'ideals_of', lambda *given: given)
-  monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given[1:5])
-  trial = another.trial
-  given = trial_lib._bert(one, 'other_bert', None, 'own', None, QUIET)
-  assert given == (trial, (trial, trial, 'texts'), trial.keys().pretraining, another.pretrained_directory)
+  monkeypatch.setattr(trial_lib, 'drawn_distribution', lambda trial: trial)
+  monkeypatch.setattr(trial_lib, '_drawn', lambda trial, distribution, _: trial_lib.Drawn(distribution, None, 'ideals'))
+  monkeypatch.setattr(pretraining, 'pretrained_params', lambda planned, *_: planned)
+  _, planned = trial_lib._model(one, None, 'other_bert', None, QUIET)
+  assert (planned.text, planned.ideals, planned.directory) == (another.trial, 'ideals', another.pretrained_directory)
+  assert planned.key == another.trial.keys().pretraining
 
 
 # With seed 0. If one of these changes, the ids of models and trials name other bits than they did: then
@@ -98,8 +82,10 @@ from settings_cases import settings_of
 
 exact = jax.devices()[1]
 sharding.float64_device = lambda: exact
-downstream.draw = lambda settings, point, methods, distribution, key, _: tasks.draw_texts(key, distribution, 2, 2, 3)
-drawn = trial.draw(Trial(settings_of('smoke'), Point(4), 0))
+downstream.draw = lambda settings, distribution, key, _: tasks.draw_texts(key, distribution, 2, 2, 3)
+one = Trial(settings_of('smoke'), Point(4), 0)
+hmm = trial.drawn_distribution(one)
+drawn = hmm, trial.shared_tasks(one, hmm)
 assert all(leaf.devices() == {exact} for leaf in jax.tree.leaves(drawn))
 """,
   )

@@ -12,7 +12,8 @@ import scipy.special
 import scipy.stats
 from settings_cases import distribution_and_tasks, settings_of
 
-from experiments.pipeline import optimal_heads, tuning
+from experiments.pipeline import attention, best_heads, methods, optimal_heads, scheduled, tuning
+from experiments.pipeline.job import FrozenModel, Job
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
@@ -48,11 +49,14 @@ def predictions(distribution, inputs):
   return log_space_conditional(distribution, rows_of(distribution, inputs))
 
 
-def tune(settings, drawn, method, tasks=(1, 0)):
+def job_of(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
-  frozen = tuning.FrozenModel('exact', MODEL, distribution, distribution)
-  trial = Trial(settings, POINT, 0)
-  return tuning.tune(tuning.Job(trial, frozen, method, list(tasks), downstream), QUIET)
+  frozen = FrozenModel('exact', MODEL, distribution, distribution)
+  return Job(Trial(settings, POINT, 0), frozen, method, list(tasks), downstream, QUIET)
+
+
+def tune(*names):
+  return tuning.tune(job_of(*names))
 
 
 def changed(settings, group, **fields):
@@ -62,6 +66,10 @@ def changed(settings, group, **fields):
 def assert_accuracies(one, is_right, downstream):
   for split, name in dict(train='train_accuracy', validation='validation_accuracy', test='accuracy').items():
     assert one.measured[name] == pytest.approx(is_right[downstream.splits[split]].mean())
+
+
+def test_each_method_has_a_way():
+  assert [*methods.WAYS] == [*METHODS]
 
 
 @pytest.mark.parametrize('method', ['prompt_attention', 'attention_converged', 'head_whitened', 'head_best'])
@@ -91,18 +99,16 @@ def test_bits_of_a_task_do_not_depend_on_the_tasks_beside_it(method, at_a_time, 
     jax.tree.map(np.testing.assert_array_equal, one.trainable, other.trainable)
 
 
-@pytest.mark.parametrize(('init', 'scale'), [('uniform', 0.25), ('vocabulary', None)])
-def test_a_prompt_starts_as_its_settings_say(init, scale, settings):
-  """From uniform entries of their scale, or from rows of the vocabulary, which have none."""
-  tuner = tuning.build(changed(settings, 'prompt', init=init, init_scale=0.25), POINT, MODEL, 'prompt')
-  assert (tuner.prompt.length, tuner.prompt.scale) == (settings.prompt.length, scale)
+def test_a_prompt_may_start_from_rows_of_the_vocabulary(settings):
+  tuner = methods.tuner_of('prompt', changed(settings, 'prompt', init='vocabulary'), POINT, MODEL)
+  assert tuner.prompt == tuner_lib.Prompt(2, None)
 
 
 @pytest.mark.parametrize('method', ['table', 'tokens'])
 def test_a_reader_without_a_model_chooses_how_many_tokens_it_reads_on_validation(method, settings, drawn, monkeypatch):
   """The fewest of those that validate best."""
-  choose, fitted = optimal_heads._chosen, []
-  monkeypatch.setattr(optimal_heads, '_chosen', lambda fits, *how: fitted.append(fits) or choose(fits, *how))
+  choose, fitted = optimal_heads.chosen, []
+  monkeypatch.setattr(optimal_heads, 'chosen', lambda fits, *how: fitted.append(fits) or choose(fits, *how))
   for one, fits in zip(tune(settings, drawn, method), fitted, strict=True):
     best = np.argmax([fits[count].is_right[40:48].mean() for count in range(LENGTH)])
     assert one.measured['tokens_read'] == best
@@ -135,7 +141,8 @@ def test_records_of_an_attention_head_are_recomputed_from_its_arrays(settings, d
     elsewhere = (np.argmax(scores, axis=-1) == other)[test].mean()
     assert one.measured['other_task_accuracy'] == pytest.approx(elsewhere)
     relative = LENGTH * np.array(weights[downstream.splits['test']]).ravel()
-    rank = scipy.stats.spearmanr(downstream.concentration.ravel(), relative).statistic
+    _, concentration, _ = attention.concentration(job_of(settings, drawn, 'attention'))
+    rank = scipy.stats.spearmanr(concentration.ravel(), relative).statistic
     assert one.measured['attention_rank_correlation'] == pytest.approx(rank, abs=1e-3)
     assert one.measured['attention_by'] == 'read_probability'
 
@@ -165,32 +172,38 @@ def test_tuned_arrays_do_not_depend_on_test_labels(settings, drawn):
     assert other.measured['majority_accuracy'] == pytest.approx(1 - majority)
 
 
-def test_the_profile_bins_weights_by_concentration(drawn):
+def test_the_profile_bins_weights_by_concentration():
   """Ten bins of equal width hold the means of both and the share of positions; the last one holds the largest value."""
   concentration = np.array([[0.0, 0.08, 0.62, 2.0]])
   weights = np.array([[0.4, 0.3, 0.1, 0.2]])
-  downstream = drawn[1]._replace(concentration=concentration, most_concentration=2.0)
-  profile = tuning.attention_profile(weights, downstream)['attention_profile']
+  profile = attention.profile(weights, concentration, 2.0)['attention_profile']
   empty = [None, None, 0]
   expected = [[0.04, 1.4, 0.5], empty, empty, [0.62, 0.4, 0.25], *5 * [empty], [2.0, 0.8, 0.25]]
   assert [pytest.approx(row) for row in expected] == profile
   # There is no correlation with weights that are all equal.
-  assert tuning.attention_profile(np.ones((1, 4)), downstream)['attention_rank_correlation'] is None
+  assert attention.profile(np.ones((1, 4)), concentration, 2.0)['attention_rank_correlation'] is None
 
 
-def test_accuracies_of_a_converged_head_are_those_of_its_arrays(settings, drawn):
-  """Accuracies are those of its arrays, by G in float64; where it ends the loss has next to no slope.
+@pytest.mark.parametrize('method', ['head_converged', 'head_whitened'])
+def test_accuracies_of_a_converged_head_are_those_of_its_arrays(method, settings, drawn):
+  """By G in float64; its size is that of its entries by those of mu."""
+  distribution, downstream = drawn
+  probs = predictions(distribution, downstream.inputs)[:, 0]
+  for one in tune(settings, drawn, method):
+    head, task = one.trainable['head'], downstream.tasks[one.task]
+    assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
+    sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
+    assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
 
-  The best head on the test inputs is above it, and below what certificates leave.
-  """
+
+def test_a_converged_head_ends_where_the_loss_has_no_slope(settings, drawn):
+  """The best head on the test inputs is above it, and below what certificates leave."""
   distribution, downstream = drawn
   train, test = downstream.splits['train'], downstream.splits['test']
   probs = predictions(distribution, downstream.inputs)[:, 0]
   for one, best in zip(tune(settings, drawn, 'head_converged'), tune(settings, drawn, 'head_best')):
     head, measured, labels = one.trainable['head'], one.measured, downstream.tasks[one.task].labels
-    scores = probs @ head.weights + head.bias
-    assert_accuracies(one, scores.argmax(-1) == labels, downstream)
-    residuals = scipy.special.softmax(scores, axis=1)[train] - np.eye(2)[labels[train]]
+    residuals = scipy.special.softmax(probs @ head.weights + head.bias, axis=1)[train] - np.eye(2)[labels[train]]
     slope = probs[train].T @ residuals / 40 + settings.converged.ridge * head.weights
     assert np.abs(slope).max() < 1e-6 and 0 < measured['gradient_norm'] < 1e-6
     is_right = (probs @ best.trainable['head'].weights).argmax(-1) == labels
@@ -200,22 +213,12 @@ def test_accuracies_of_a_converged_head_are_those_of_its_arrays(settings, drawn)
     assert 'linear' not in best.measured
 
 
-def test_a_whitened_head_reads_g_in_float64(settings, drawn):
-  """Its accuracy is that of its arrays; its size is that of its entries by those of mu."""
-  distribution, downstream = drawn
-  probs = predictions(distribution, downstream.inputs)[:, 0]
-  for one in tune(settings, drawn, 'head_whitened'):
-    head, task = one.trainable['head'], downstream.tasks[one.task]
-    assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
-    sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
-    assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
-
-
 def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
   """The prompt is that of `prompt`; the head reads G behind it, and so does one for the other task's labels."""
   distribution, downstream = drawn
-  splits, seen = downstream.splits, downstream.inputs[:, : settings.seen_length('prompt')]
-  tuner, rows = tuning.build(settings, POINT, MODEL, 'prompt_refit'), rows_of(distribution, seen)
+  job = job_of(settings, drawn, 'prompt_refit')
+  tuner, seen = methods.tuner_of('prompt_refit', settings, POINT, MODEL), job.inputs
+  rows = rows_of(distribution, seen)
   for plain, one in zip(tune(settings, drawn, 'prompt'), tune(settings, drawn, 'prompt_refit')):
     prompt, head = plain.trainable['prompt'], one.trainable['head']
     np.testing.assert_array_equal(one.trainable['prompt'], prompt)
@@ -227,8 +230,8 @@ def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
     # Whitened heads weigh the rounding of float32, so that they are compared on the same bits.
     labels, other = (downstream.tasks[task].labels for task in (one.task, 1 - one.task))
     assert_accuracies(one, (np.float64(read) @ head.weights + head.bias).argmax(-1) == labels, downstream)
-    elsewhere = optimal_heads.whitened_head(settings, read, other, splits, False)
-    assert one.measured['other_task_accuracy'] == elsewhere.is_right[splits['test']].mean()
+    elsewhere = optimal_heads.whitened_head(job, read, other)
+    assert one.measured['other_task_accuracy'] == elsewhere.is_right[downstream.splits['test']].mean()
     assert one.measured['train_accuracy'] > plain.measured['train_accuracy']
 
 
@@ -238,8 +241,14 @@ SPLITS = dict(train=slice(30), validation=slice(30, 60), test=slice(60, 90))
 NOISY_LABELS = np.int32(PROBS[:, 0] + RNG.normal(scale=0.2, size=90) > 0.25)
 
 
-def test_validation_chooses_the_ridge_of_a_model(settings):
-  """Ties on validation go to the largest ridge; the exact model always takes the smallest."""
+@pytest.fixture(scope='module')
+def job(settings, drawn):
+  """A job whose splits are those of PROBS."""
+  return job_of(settings, (drawn[0], drawn[1]._replace(splits=SPLITS)), 'head_whitened')
+
+
+def test_validation_chooses_the_ridge_of_a_model(job):
+  """Ties on validation go to the largest ridge, unless one is given."""
   train, validation, test = SPLITS.values()
   how = dict(num_classes=2, tolerance=1e-8, max_iterations=1000)
   heads = {
@@ -247,29 +256,30 @@ def test_validation_chooses_the_ridge_of_a_model(settings):
   }
   right = {ridge: (PROBS @ head.weights + head.bias).argmax(1) == NOISY_LABELS for ridge, head in heads.items()}
   best = max(right, key=lambda ridge: (right[ridge][validation].mean(), ridge))
-  found = optimal_heads.whitened_head(settings, PROBS, NOISY_LABELS, SPLITS, False)
+  found = optimal_heads.whitened_head(job, PROBS, NOISY_LABELS)
   assert found.fields['ridge'] == best != 1e-9
   np.testing.assert_array_equal(found.is_right, right[best])
   assert found.fields['ridge_accuracies'] == [(ridge, one[test].mean()) for ridge, one in right.items()]
-  assert optimal_heads.whitened_head(settings, PROBS, NOISY_LABELS, SPLITS, True).fields['ridge'] == 1e-9
+  assert optimal_heads.whitened_head(job, PROBS, NOISY_LABELS, 1e-9).fields['ridge'] == 1e-9
 
 
-def test_noise_is_the_error_of_another_input(settings):
+def test_noise_is_the_error_of_another_input(job):
   """Labels that the exact G decides are lost in noise, although the model shows them in its error; not in little."""
   labels = np.int32(PROBS[:, 0] > np.median(PROBS[:, 0]))
   model = PROBS + 20 * np.outer(labels - 0.5, [1, -1, 0, 0])
-  along = dict(optimal_heads.noise_accuracies(settings, model, PROBS, labels, SPLITS))
-  clean = optimal_heads.whitened_head(settings, PROBS, labels, SPLITS, False).is_right[60:].mean()
+  along = dict(optimal_heads.noise_accuracies(job, model, PROBS, labels))
+  clean = optimal_heads.whitened_head(job, PROBS, labels).is_right[60:].mean()
   assert along[1e-8] == clean > along[1.0]
 
 
 def test_the_head_of_a_linear_score_is_right_if_the_search_fails(settings, monkeypatch):
   """A cell of two values beside four states are fewer joint states than tokens: what mu asks of the cell is linear."""
-  distribution, downstream = distribution_and_tasks(settings, Point(4, 2, 1))
+  distribution, downstream = drawn = distribution_and_tasks(settings, Point(4, 2, 1))
   nothing = best_head.BestHead(np.zeros((10, 2)), 0.9, [], 0.0, None)
   monkeypatch.setattr(best_head, 'best_head', lambda *_, **how: nothing)
   probs = predictions(distribution, downstream.inputs)[:, 0]
-  for one, task in zip(optimal_heads.heads_on_test(settings, distribution, downstream, [0, 1]), downstream.tasks):
+  job = job_of(settings, drawn, 'head_best', [0, 1])
+  for one, task in zip(best_heads.fits(job, None, optimal_heads.states(job, None)), downstream.tasks):
     assert one.is_right.all() and one.fields['separable'] is True
     np.testing.assert_array_equal((probs @ one.trainable['head'].weights).argmax(1), task.labels)
 
@@ -277,7 +287,10 @@ def test_the_head_of_a_linear_score_is_right_if_the_search_fails(settings, monke
 def test_the_start_of_best_validation_accuracy_is_kept(settings, drawn, monkeypatch):
   """Start 0 is the start of the method without restarts."""
   plain = tune(settings, drawn, 'head')
-  monkeypatch.setitem(METHODS, 'head', METHODS['head']._replace(fit='restarts'))
+  monkeypatch.setitem(METHODS, 'head', METHODS['head']._replace(settings=('head', 'restarts')))
+  monkeypatch.setitem(
+    methods.WAYS, 'head', methods.WAYS['attention_converged']._replace(head=methods.WAYS['head'].head)
+  )
   several = tune(changed(settings, 'restarts', number=4, steps_factor=1), drawn, 'head')
   for one, alone in zip(several, plain):
     accuracies = one.measured['restart_accuracies']
@@ -290,14 +303,13 @@ def test_ties_between_starts_go_to_the_lower_loss():
   """A column is a task; if the losses tie too, the first start is kept."""
   accuracies = np.array([[0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], [-0.8, -0.9, -0.9, -0.9]]).T
   losses = np.array([[0.1, 0.4, 0.3, 0.3], np.zeros(4), np.zeros(4)]).T
-  np.testing.assert_array_equal(tuning.best_starts(accuracies, losses), [2, 1, 0])
+  np.testing.assert_array_equal(scheduled.best_starts(accuracies, losses), [2, 1, 0])
 
 
 def test_a_control_reads_a_part_of_the_inputs_of_attention(settings):
   """Their heads differ from the attention method only in their inputs."""
-  whole, blind, constant = (
-    tuning.build(settings, POINT, MODEL, name).head for name in ('attention', 'attention_blind', 'attention_constant')
-  )
+  names = 'attention', 'attention_blind', 'attention_constant'
+  whole, blind, constant = (methods.tuner_of(name, settings, POINT, MODEL).head for name in names)
   # The paper's sizes: |H| + 1 for keys, |M||H| for values.
   assert whole == heads.Attention(2, 5, 8, 1.0)
   assert blind == dataclasses.replace(whole, reads_tokens=False)

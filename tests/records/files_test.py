@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import json
 import resource
 
 import pytest
@@ -19,6 +20,18 @@ def test_a_full_disk_keeps_the_old_file(tmp_path):
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   assert path.read_text() == 'old' and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_sealed_file_is_read_only_with_its_seal(tmp_path):
+  """One of another content, or without a seal, is corrupt."""
+  path = tmp_path / 'record.json'
+  files.write_sealed(path, {'accuracy': 0.5})
+  assert files.read_sealed(path) == {'accuracy': 0.5}
+  sealed = files.read_json(path)
+  for content in (sealed | {'accuracy': 0.75}, {'accuracy': 0.5}):
+    path.write_text(json.dumps(content))
+    with pytest.raises(files.Corrupt):
+      files.read_sealed(path)
 
 
 def test_json_lines_round_trip_every_bit(tmp_path):

@@ -42,7 +42,8 @@ def pretrain(tmp_path, monkeypatch):
   def pretrain(name, keep=False):
     settings = dataclasses.replace(SETTINGS, keep_checkpoints=keep)
     calls.clear()
-    params = pretraining.pretrained_params(settings, None, (), jax.random.key(0), tmp_path / name, QUIET)
+    planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / name)
+    params = pretraining.pretrained_params(planned, QUIET)
     return params, len(calls)
 
   return pretrain

@@ -51,7 +51,8 @@ def train(monkeypatch):
     with lock, phase, checkpoints.open_checkpoints(directory / checkpoints.NAME, QUIET) as saved:
       state, metrics = saved.restore(like) or (_FRESH, [])
       settings = settings_of('smoke', pretrain__measure_every=40)
-      return pretraining.train(settings, state, metrics, call, (), saved, directory, QUIET)
+      run = pretraining.planned(settings, None, None, directory=directory)
+      return pretraining.train(run, state, metrics, call, saved, QUIET)
 
   return train
 

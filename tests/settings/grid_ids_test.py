@@ -52,6 +52,7 @@ def test_both_texts_share_the_model_of_their_first_trial():
   assert _same(settings_of('paper'), settings_of('paper_v1'), PLAIN) == NEITHER
 
 
+_NONLINEAR = {'quadratic', 'posterior', 'window', 'window_quadratic'}
 _REFITS = {'prompt_refit', 'oracle_refit'}
 _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention_blind', 'attention_constant'}
 
@@ -59,17 +60,26 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
 @pytest.mark.parametrize(
   ('group', 'field', 'methods'),
   [
-    ('head', 'learning_rate', {'own_head', 'head', 'probe', 'masks'}),
+    ('head', 'learning_rate', {'own_head', 'head', 'probe', 'masks', 'mlp', 'mlp_converged'}),
     ('prompt', 'init_scale', {'prompt', 'inner_prompt', 'shift', 'prompt_attention', 'oracle_prompt', *_REFITS}),
     ('attention', 'learning_rate', _ATTENTION),
     ('on_test', 'tolerance', {'head_best'}),
     (
       'converged',
       'ridge',
-      {'tokens', 'head_converged', 'head_whitened', 'probe_converged', 'head_best', 'masks_converged', *_REFITS},
+      {
+        'tokens',
+        'head_converged',
+        'head_whitened',
+        'probe_converged',
+        'head_best',
+        'masks_converged',
+        *_REFITS,
+        *_NONLINEAR,
+      },
     ),
     ('masks', 'number', {'masks', 'masks_converged'}),
-    ('restarts', 'number', {'oracle_prompt', 'oracle_refit', 'attention_converged'}),
+    ('restarts', 'number', {'oracle_prompt', 'oracle_refit', 'attention_converged', 'mlp_converged'}),
   ],
 )
 def test_settings_of_tuning_name_only_the_records_of_their_methods(group, field, methods):

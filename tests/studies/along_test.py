@@ -61,5 +61,6 @@ def test_a_lead_is_over_the_better_reader_on_the_same_task():
 def test_other_grids_show_the_last_step_of_each_fit():
   """Its end has no step, nor has what reads no BERT."""
   steps = pd.DataFrame({'trial': [0, 0, 0, 1, 1, 2, 2], 'step': [None, 20, 40, 20, 60, 20, None]})
-  steps = steps.assign(task=0, model=['none', *['bert'] * 6], method=['table', *['head'] * 6])
-  assert grid_tables.at_end(steps).index.tolist() == [0, 2, 4, 6]
+  steps = steps.assign(task=0, fit=['none table', *['bert head'] * 6])
+  grid = grid_tables.Grid(steps, [], [], ['trial'], 'HMMs')
+  assert grid.at_end().records.index.tolist() == [0, 2, 4, 6]

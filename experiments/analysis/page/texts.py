@@ -1,6 +1,5 @@
 """Texts of a trial as strips: tokens, the exact posterior, both predictions, attention."""
 
-from collections.abc import Iterator
 import contextlib
 import itertools
 import pathlib
@@ -15,7 +14,6 @@ from experiments.records.trials import TEXTS
 
 # At most so many tokens at a [MASK], and distributions, are shown.
 _MOST_TOKENS, _MOST_PLACES = 10, 20
-_MODELS = ('exact G', 'BERT')
 
 
 def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, Any]:
@@ -27,29 +25,39 @@ def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, Any]:
     return {}
   # An id in a record, which may come from anybody, must not choose a path.
   paths = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}
-  shown = dict[str, Any]()
+  shown: dict[str, Any] = {}
   for place, rows in itertools.islice(by_place(records), _MOST_PLACES):
     # numpy raises unrelated exceptions for a damaged archive.
     with contextlib.suppress(Exception):
-      arrays = files.read_arrays(paths[rows['trial_id'].iloc[0]])
-      shown[place] = dict(_texts(arrays))
+      shown[place] = _by_title(files.read_arrays(paths[rows['trial_id'].iloc[0]]))
   return shown
 
 
-def _texts(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, Any]]:
-  """The title of each text in a file of `pipeline.texts.shown`, with labels, near ties with a ?, and its strips.
+def _by_title(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+  """The strips of each text in a file of `pipeline.texts.shown`; titles have its labels, near ties with a ?."""
+  texts = {}
+  for number in range(len(arrays['tokens'])):
+    text = {name: values[number] for name, values in arrays.items()}
+    labels = [f'{label}?' if is_near else str(label) for label, is_near in zip(text['labels'], text['near_ties'])]
+    texts[f'Text {number}; label by task: {" ".join(labels)}'] = _strips(text)
+  return texts
+
+
+def _strips(text: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+  """The strips of one text: of its tokens, and of those likeliest at the [MASK].
 
   A strip has rows by name, of words or of shares; a share is NaN at the [MASK].
   """
-  num_tokens = arrays['at_mask'].shape[-1]
-  for number, tokens in enumerate(arrays['tokens']):
-    text = {name: values[number] for name, values in arrays.items()}
-    likeliest = np.sort(np.argsort(-text['at_mask'][0])[:_MOST_TOKENS])
-    under = {'token': np.where(tokens == num_tokens, 'MASK', tokens.astype(str))}
-    under |= {'state': text['states'].astype(str), 'posterior': text['state_probs']}
-    under |= zip(_MODELS, text['of_token'])
-    under |= {f'attention {layer}': weights for layer, weights in enumerate(text['attention'], start=1)}
-    at_mask = {'at the [MASK]': likeliest.astype(str)}
-    at_mask |= zip(_MODELS, text['at_mask'][:, likeliest])
-    labels = np.strings.add(text['labels'].astype(str), np.where(text['near_ties'], '?', ''))
-    yield f'Text {number}; label by task: {" ".join(labels)}', [under, at_mask]
+  exact, bert = text['at_mask']
+  tokens = ['MASK' if token == len(exact) else str(token) for token in text['tokens']]
+  strip: dict[str, Any] = {'token': tokens}
+  strip['state'] = text['states'].astype(str)
+  strip['posterior'] = text['state_probs']
+  strip['exact G'], strip['BERT'] = text['of_token']
+  for layer, weights in enumerate(text['attention'], start=1):
+    strip[f'attention {layer}'] = weights
+  likeliest = np.sort(np.argsort(-exact)[:_MOST_TOKENS])
+  at_mask: dict[str, Any] = {'at the [MASK]': likeliest.astype(str)}
+  at_mask['exact G'] = exact[likeliest]
+  at_mask['BERT'] = bert[likeliest]
+  return [strip, at_mask]

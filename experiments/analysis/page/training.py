@@ -5,12 +5,10 @@ import itertools
 import pathlib
 from typing import Any
 
-import matplotlib
 import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.statistics import interval
 from experiments.analysis.tables import by_place, select
 from experiments.records import files, trials
 
@@ -25,13 +23,14 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
 
   Of very many distributions the first are shown.
   """
-  lines = _metrics(records, settings, workdir) if 'pretraining_id' in records else {}
-  if not lines:
+  metrics = _metrics(records, settings, workdir)
+  if not metrics:
     return {}
-  figure, panels = figures_lib.panels(settings.figure, 2, sharey=False)
+  styles = figures_lib.cycle(metrics)
+  figure, panels = figures_lib.panels(settings.figure, len(_PANELS), sharey=False)
   for axes, (field, label) in zip(panels, _PANELS.items()):
-    for (name, rows), style in zip(lines.items(), matplotlib.rcParams['axes.prop_cycle']()):
-      figures_lib.draw_line(axes, rows.set_index('step')[field], interval, 0, label=name, **style)
+    for name, rows in metrics.items():
+      axes.plot(rows.groupby('step')[field].mean(), **styles(name))
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
   figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
   return {'training': figure}
@@ -39,13 +38,15 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
 
 def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict[str, pd.DataFrame]:
   """The metrics of each distribution by its label, if those of all models that the records name are intact."""
+  if 'pretraining_id' not in records:
+    return {}
   # An id in a record, which may come from anybody, must not choose a path.
   folders = files.entries(trials.pretrained_folder(settings, workdir))
-  paths = {path.name: path / 'metrics.jsonl' for path in folders}
-  of_bert = select(records, model='bert').drop_duplicates('pretraining_id')
-  found = dict[str, pd.DataFrame]()
-  for label, rows in itertools.islice(by_place(of_bert), _MOST_LINES):
+  paths = {folder.name: folder / 'metrics.jsonl' for folder in folders}
+  models = select(records, model='bert').drop_duplicates('pretraining_id')
+  metrics: dict[str, pd.DataFrame] = {}
+  for label, rows in itertools.islice(by_place(models), _MOST_LINES):
     with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
-      metrics = [row for name in rows['pretraining_id'] for row in files.read_json_lines(paths[name])]
-      found[label] = pd.DataFrame(metrics)[['step', *_PANELS]].astype(float)
-  return found
+      of_models = [pd.DataFrame(files.read_json_lines(paths[name])) for name in rows['pretraining_id']]
+      metrics[label] = pd.concat(of_models)[['step', *_PANELS]].astype(float)
+  return metrics

@@ -1,8 +1,7 @@
-"""A user's own HMM and task: the assumptions that hold, and the results of the constructions that apply."""
+"""A user's own HMM and task: the theorems that cover it, and the results of their constructions."""
 
 from collections.abc import Iterator
 import json
-import pathlib
 from typing import Any
 
 import jax
@@ -10,20 +9,19 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis.tables import Table, table
-from experiments.records import environment, results
 from experiments.records.results import Record
-from experiments.runtime import locks
-from experiments.runtime.progress import Reporter
-from experiments.studies.study import Study
+from experiments.settings.fields import digest
+from experiments.studies.study import in_parts, Part, Study
 from experiments.studies.theory import problem_file
 from experiments.studies.theory.settings import ExamineSettings, longest_length
 from experiments.studies.theory.verification import TOLERANCE
-from hmm_jax.models.sharding import float64_device
-from hmm_jax.theory import certificates, enumeration, scoring, texts, theorems
+from hmm_jax.theory import certificates, enumeration, scoring, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.masks import masks_needed
-from hmm_jax.theory.problem import MemoryProblem, Problem, StateProblem
+from hmm_jax.theory.problem import Problem, StateProblem
 from hmm_jax.theory.theorems import Program
+from hmm_jax.tuning.best_head import relative_error
+from hmm_jax.tuning.tasks import draw_texts, labelled
 
 # By the kind of records: title, and fields that are shown.
 _TABLES = {
@@ -31,110 +29,122 @@ _TABLES = {
     'Assumptions of the paper, and how close each is to failing or holding',
     ('statement', 'holds', 'reason', 'witness', 'closeness'),
   ),
+  'task': (
+    'Labels of all possible texts, and the theorems that cover the task; margins are those of the two best scores',
+    ('statement', 'covered_by', 'warning', 'texts', 'sequences', 'majority', 'least_margin', 'margin'),
+  ),
   'construction': (
     f'Constructions: labels of all possible texts, relative errors above {TOLERANCE:g} in the region',
-    ('statement', 'reason', 'texts', 'sequences', 'majority', 'agreement', 'in_region', 'wrong', 'largest_error'),
+    ('statement', 'reason', 'texts', 'sequences', 'agreement', 'in_region', 'wrong', 'largest_error'),
   ),
-  'linear program': ('Is a linear head right on all texts?', ('statement', 'outcome', 'length', 'sequences')),
+  'linear program': ('Is a linear head right on all texts?', ('statement', 'outcome', 'margin', 'length', 'sequences')),
   'masks': (
     '[MASK]s before a text, after which a linear head can give every score; ranks with 1, 2, ... masks',
     ('statement', 'masks', 'ranks', 'singular_value_ratios'),
   ),
 }
+_ONE_LABEL = 'all texts have one label: a constant is right'
 # Up to this many states, ranks are proved; exact integers of more take minutes.
 _MOST_PROVED = 6
 # Entries of a witness that are printed, the first.
 _SHOWN = 8
 
 
-def _check(settings: ExamineSettings) -> None:
-  """Raise SettingsError for a bad problem file."""
-  problem_file.load(settings.distribution, settings.seed)
-
-
-def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Examine the file, anew on every call."""
-  reporter.say(f'examining {settings.distribution}')
-  with jax.default_device(float64_device()):
-    records = examined(problem_file.load(settings.distribution, settings.seed), settings)
-  made = {'environment': environment.keep(workdir, environment.environment([float64_device()]))}
-  with locks.held(workdir, 'the merge of records', reporter):
-    results.write(workdir, [(settings, [record | made for record in records])])
+def parts(settings: ExamineSettings) -> dict[str, Part]:
+  """The one part, whose name is another one if the file has changed; raises SettingsError for a bad file."""
+  problem = problem_file.load(settings.distribution, settings.seed)
+  content = digest([np.asarray(leaf).tolist() for leaf in jax.tree.leaves(problem)])
+  return {f'examine-{content}': lambda settings, key, reporter: examined(problem, settings)}
 
 
 def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
-  """A record for each assumption and each construction that applies, and for the linear program where 3.1 fails.
+  """A record for each assumption, construction and kind of texts, and for the linear program where 3.1 fails.
 
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
+  if isinstance(problem, StateProblem):
+    assumptions, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
+  else:
+    assumptions = ['3.2', '4.2', '4.4', 'start', '4.5']
+    names = ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
+  records = [_assumption(problem, number, settings) for number in assumptions]
   longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
-  scored_texts = _texts(problem, longest, settings)
-  if isinstance(problem, MemoryProblem):
-    records = _assumptions(problem, ['3.2', '4.2', '4.4', 'start', '4.5'], settings)
-    of_cells = '4.6' if problem.hmm.num_cells == 1 else 'C.6'
-    for theorem in '4.3', of_cells:
-      records += _construction(problem, theorem, scored_texts, settings)
-    return records
-  records = _assumptions(problem, ['3.1', '3.2', '3.5'], settings)
-  is_degenerate = not records[0]['holds']
-  for theorem in '3.3', '3.6':
-    records += _construction(problem, theorem, scored_texts, settings)
-  if is_degenerate and longest:
-    records.append(_linear_program(problem, longest, settings.margin))
-  return records + _masks(problem)
+  sequences = _texts(problem, longest, settings)
+  constructions = [record for name in names for record in _construction(problem, name, sequences, settings)]
+  covered_by = [record['statement'] for record in constructions if record['exists']]
+  records += _labels(problem, sequences, sorted(set(covered_by)), settings) + constructions
+  if isinstance(problem, StateProblem):
+    if longest and not records[0]['holds']:
+      records.append(_linear_program(problem, longest, settings.margin))
+    records += _masks(problem)
+  return [_plain(record) for record in records]
 
 
 def _texts(problem: Problem, longest: int, settings: ExamineSettings) -> dict[str, np.ndarray]:
   """Sequences [n, T] by their kind."""
   hmm, silent, found = problem.hmm, 0, {}
   if longest:
-    found['enumerated to length'] = texts.all_sequences(hmm.num_tokens, longest, longest)
+    found[f'enumerated to length {longest}'] = enumeration.all_sequences(hmm.num_tokens, longest, longest)
   if isinstance(problem, StateProblem):
     # The label is about a silent state, and the text follows it.
     hmm, silent = hmm.starting_from(problem.silent_probs), 1
-  sampled = texts.sampled(hmm, jax.random.key(settings.seed), settings.num_sampled, settings.sampled_length + silent)
-  return found | {'sampled, length': sampled[:, silent:]}
+  length = settings.sampled_length
+  _, sampled = draw_texts(jax.random.key(settings.seed), hmm, 0, settings.num_sampled, length + silent)
+  return found | {f'sampled, length {length}': np.asarray(sampled)[:, silent:]}
 
 
-def _assumptions(problem: Problem, numbers: list[str], settings: ExamineSettings) -> list[Record]:
-  records = []
-  for number in numbers:
-    finding = theorems.finding(number, problem, settings.criteria)
-    record = {'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()}
-    records.append(_plain(record))
+def _assumption(problem: Problem, number: str, settings: ExamineSettings) -> Record:
+  finding = theorems.finding(number, problem, settings.criteria)
+  return {'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()}
+
+
+def _labels(
+  problem: Problem, sequences: dict[str, np.ndarray], covered_by: list[str], settings: ExamineSettings
+) -> list[Record]:
+  """A record for each kind of texts: mu, the share of the commonest label, and how close labels are to a tie.
+
+  A margin is proven if it is larger than the rounding of the posterior can make it.
+  """
+  number = '3.1' if isinstance(problem, StateProblem) else '4.2'
+  finding = theorems.finding(number, problem, settings.criteria)
+  mu, records = problem.task_weights, []
+  for kind, tokens in sequences.items():
+    answers = scoring.answer(problem, finding, tokens)
+    posterior = answers.posterior[answers.loglik > -np.inf]
+    task = labelled(mu, posterior)
+    majority = np.bincount(task.labels).max() / len(posterior)
+    rounding = 2 * relative_error(problem.hmm, tokens.shape[1] + 1) * (posterior @ np.abs(mu).T).max(-1)
+    records.append(
+      {
+        'record': 'task',
+        'statement': 'Task',
+        'covered_by': covered_by,
+        'task_weights': mu,
+        'texts': kind,
+        'sequences': len(posterior),
+        'majority': majority,
+        'warning': _ONE_LABEL if majority == 1 else None,
+        'least_margin': task.margins.min(),
+        'margin': 'proven' if (task.margins > rounding).all() else 'rounding',
+      }
+    )
   return records
-
-
-def _masks(problem: StateProblem) -> list[Record]:
-  """A record for each way to read the [MASK]s before a text."""
-  proves = problem.hmm.num_states <= _MOST_PROVED
-  needed = masks_needed(problem.hmm, proves)
-  records = []
-  for statement, count in ('joint law of masks', needed.joint), ('marginals of masks', needed.marginals):
-    names = {'record': 'masks', 'statement': statement, 'future_rank': needed.future_rank, 'proved': proves}
-    records.append(names | count._asdict())
-  return records
-
-
-def _plain(fields: Record) -> Record:
-  """The fields as JSON: arrays as lists, keys as texts, null for what is not finite."""
-  text = json.dumps(fields, default=lambda array: array.tolist())
-  return json.loads(text, parse_constant=lambda _: None)
 
 
 def _construction(
-  problem: Problem, theorem: str, texts: dict[str, np.ndarray], settings: ExamineSettings
+  problem: Problem, theorem: str, sequences: dict[str, np.ndarray], settings: ExamineSettings
 ) -> Iterator[Record]:
   """A record for each kind of texts, or one that says why there is no construction."""
   record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
-  for kind, tokens in texts.items():
-    length = tokens.shape[1]
+  for kind, tokens in sequences.items():
     try:
-      program = theorems.program(theorem, problem, length, settings.criteria)
+      program = theorems.program(theorem, problem, tokens.shape[1], settings.criteria)
     except AssumptionError as error:
       yield {**record, 'exists': False, 'reason': str(error)}
       return
-    yield {**record, 'exists': True, 'texts': f'{kind} {length}', **_scored(problem, program, tokens)}
+    built = theorems.construct(theorem, problem, tokens.shape[1], settings.criteria)
+    trained = {'prompt': built.get('prompt'), 'head': built['head']._asdict()}
+    yield {**record, 'exists': True, 'texts': kind, **_scored(problem, program, tokens), **trained}
 
 
 def _scored(problem: Problem, program: Program, tokens: np.ndarray) -> Record:
@@ -144,41 +154,53 @@ def _scored(problem: Problem, program: Program, tokens: np.ndarray) -> Record:
   scores = scoring.read(predictions, program.head)[:, :-1]
   posterior = answers.posterior[:, program.recovered]
   errors = scoring.relative_errors(scores, predictions.factor[:, None] * posterior)[answers.in_region]
-  mu = problem.task_weights[:, program.recovered].T
-  possible = answers.loglik > -np.inf
   # Of what has no mass all scores are 0 but for rounding.
   is_zero = ~posterior.any(-1, keepdims=True) & (np.abs(scores) <= TOLERANCE)
-  labels = (answers.posterior @ problem.task_weights.T)[possible].argmax(-1)
-  constructed = (np.where(is_zero, 0, scores) @ mu)[possible].argmax(-1)
+  possible, mu = answers.loglik > -np.inf, problem.task_weights
+  labels = labelled(mu, answers.posterior[possible]).labels
+  constructed = labelled(mu[:, program.recovered], np.where(is_zero, 0, scores)[possible]).labels
   return {
     'sequences': len(labels),
-    'majority': float(np.bincount(labels).max() / len(labels)),
-    'agreement': float((labels == constructed).mean()),
+    'agreement': (labels == constructed).mean(),
     'in_region': len(errors),
-    'wrong': int((~(errors <= TOLERANCE)).sum()),
-    'largest_error': float(errors.max(initial=0)),
+    'wrong': (~(errors <= TOLERANCE)).sum(),
+    'largest_error': errors.max(initial=0),
   }
 
 
 def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
-  """Record if one linear head on G_1 gives every label whose gap is above `margin`, as `certificates.decide` says."""
-  possible = enumeration.possible_texts(problem, length)
-  clear = possible.selected(possible.gaps > margin)
-  count = len(clear.labels)
-  record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
-  if not count:
-    return {**record, 'outcome': 'constant'}
-  decision = certificates.decide(problem, clear, margin)
-  record['outcome'] = decision.outcome
-  if decision.proof:
+  """Record if one linear head on G_1 gives every label whose gap is above `margin`, as `certificates.decide` says.
+
+  An answer is proven but for `undecided`, which says that margins are rounding.
+  """
+  decision = certificates.decide(problem, length, margin)
+  texts, proof = decision.texts, decision.proof
+  record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': len(texts.labels)}
+  record |= {'outcome': decision.outcome, 'margin': 'rounding' if decision.outcome == 'undecided' else 'proven'}
+  if proof:
     # Each text of the proof has a weight and a class that its label is weighed against.
-    places, others = decision.proof.pairs.T
-    witness = {'tokens': clear.tokens[places], 'label': clear.labels[places], 'other': others}
-    record['certificate'] = {**witness, 'weight': decision.proof.weights, 'residual': decision.proof.residual}
-  return _plain(record)
+    places, others = proof.pairs.T
+    witness = {'tokens': texts.tokens[places], 'label': texts.labels[places], 'other': others}
+    record['certificate'] = {**witness, 'weight': proof.weights, 'residual': proof.residual}
+  return record
 
 
-def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
+def _masks(problem: StateProblem) -> list[Record]:
+  """A record for each way to read the [MASK]s before a text."""
+  proves = problem.hmm.num_states <= _MOST_PROVED
+  needed = masks_needed(problem.hmm, proves)
+  of_both = {'record': 'masks', 'future_rank': needed.future_rank, 'proved': proves}
+  counts = {'joint law of masks': needed.joint, 'marginals of masks': needed.marginals}
+  return [{**of_both, 'statement': name, **count._asdict()} for name, count in counts.items()]
+
+
+def _plain(fields: Record) -> Record:
+  """The fields as JSON: arrays as lists, keys as texts, null for what is not finite."""
+  text = json.dumps(fields, default=lambda array: array.tolist())
+  return json.loads(text, parse_constant=lambda _: None)
+
+
+def _tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """A table of each kind of records."""
   made = {}
   for kind, (title, fields) in _TABLES.items():
@@ -198,4 +220,4 @@ def _cell(value: Any) -> str:
   return f'{value:.7g}' if isinstance(value, float) else str(value)
 
 
-STUDY = Study(_run, _tables, check=_check)
+STUDY = Study(in_parts(parts), _tables, check=parts)

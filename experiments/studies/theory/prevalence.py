@@ -24,18 +24,16 @@ from hmm_jax.tuning import tasks
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A record for each draw: the assumptions that hold at each threshold."""
-  s, records = settings.prevalence, list[Record]()
+  s, records = settings.prevalence, []
   key_chain, key_memory = jax.random.split(key)
   sizes = [('chain', size, key_chain) for size in s.num_states]
   sizes += [('memory', size, key_memory) for size in s.memory_sizes]
-  with reporter.track('assumptions of the paper', len(sizes)) as advance:
-    for done, (text, size, key_text) in enumerate(sizes, 1):
-      for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
-        with jax.enable_x64(True):
-          hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
-        found = of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
-        records.append({'text': text, 'size': size, 'draw': number, **found})
-      advance(done, f'{text}, size {size}')
+  for text, size, key_text in sizes:
+    for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+      with jax.enable_x64(True):
+        hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
+      found = of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
+      records.append({'text': text, 'size': size, 'draw': number, **found})
   return records
 
 

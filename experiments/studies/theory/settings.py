@@ -15,27 +15,27 @@ def longest_length(num_tokens: int, most: int) -> int:
 
 class VerificationSettings(Group):
   num_hmms: int = setting('number of HMMs for each theorem')
-  num_sequences: int = setting('sampled sequences of each HMM in the region of its theorem, about', most=10**6)
+  num_sequences: int = setting('sampled sequences of each HMM in the region of its theorem, about')
   num_mutated: int = setting('number of HMMs on which wrong constructions are tested', least=0)
-  length: int = setting('tokens in a sampled sequence; shorter sequences are tested as well', least=4, most=1000)
+  length: int = setting('tokens in a sampled sequence; shorter sequences are tested as well', least=4)
 
 
 class ImpossibilitySettings(Group):
-  num_hmms: int = setting('number of HMMs of each of two kinds', most=10**4)
-  num_states: int = setting('number of hidden states |H|', most=1000)
-  num_tokens: int = setting('vocabulary size V', least=5, most=1000)
-  length: int = setting('tokens in a text; all texts of this length are tested', most=20)
+  num_hmms: int = setting('number of HMMs of each of two kinds')
+  num_states: int = setting('number of hidden states |H|')
+  num_tokens: int = setting('vocabulary size V', least=5)
+  length: int = setting('tokens in a text; all texts of this length are tested')
 
 
 class PrevalenceSettings(Group):
   rank_levels: tuple[float, ...] = setting('singular values up to this share of the largest count as 0', below=1)
   support_levels: tuple[float, ...] = setting('epsilon: probabilities up to this count as 0', least=0, below=1)
   max_nodes: int = setting('maximum nodes of each search for H* in Assumption 3.5')
-  num_draws: int = setting('number of draws of each size', most=10**4)
-  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=1000)
-  memory_sizes: tuple[int, ...] = setting('numbers |M| of values of the one memory cell', least=2, most=64)
-  num_memory_states: int = setting('number of hidden states |H| with a memory', most=1000)
-  num_tokens: int = setting('vocabulary size V', least=2, most=1000)
+  num_draws: int = setting('number of draws of each size')
+  num_states: tuple[int, ...] = setting('numbers of hidden states |H|')
+  memory_sizes: tuple[int, ...] = setting('numbers |M| of values of the one memory cell', least=2)
+  num_memory_states: int = setting('number of hidden states |H| with a memory')
+  num_tokens: int = setting('vocabulary size V', least=2)
 
 
 class ThresholdSettings(Experiment):
@@ -57,9 +57,9 @@ class ExamineSettings(ThresholdSettings):
   """A user's own HMM and task."""
 
   distribution: str = setting('the HMM with an optional task: a named process, or a .npz or .json file')
-  max_sequences: int = setting('maximum number of enumerated sequences, which bounds their length', most=2**20)
-  num_sampled: int = setting('number of sampled sequences', most=10**7)
-  sampled_length: int = setting('tokens in a sampled sequence', most=10**5)
+  max_sequences: int = setting('maximum number of enumerated sequences, which bounds their length')
+  num_sampled: int = setting('number of sampled sequences')
+  sampled_length: int = setting('tokens in a sampled sequence')
 
 
 class TheorySettings(ThresholdSettings):

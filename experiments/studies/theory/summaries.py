@@ -28,24 +28,14 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
 
 
 def _constructions(records: pd.DataFrame) -> Table:
-  rows = []
-  for (theorem, construction), group in records.groupby(['theorem', 'construction'], sort=False):
-    total = group[['redraws', 'sequences', 'no_mass', 'wrong']].sum()
-    rows.append(
-      {
-        'theorem': theorem,
-        'construction': construction,
-        'HMMs': len(group),
-        'redrawn': f'{total["redraws"]:.0f}',
-        'sequences': f'{total["sequences"]:,.0f}',
-        'no mass': f'{total["no_mass"]:,.0f}',
-        'wrong': f'{total["wrong"]:,.0f}',
-        'HMMs with wrong ones': (group['wrong'] > 0).sum(),
-        'largest error': f'{group["largest_error"].max():.0e}',
-      }
-    )
+  groups = records.assign(any_wrong=records['wrong'] > 0).groupby(['theorem', 'construction'], sort=False)
+  totals = groups[['redraws', 'sequences', 'no_mass', 'wrong']].sum().map('{:,.0f}'.format)
+  totals.columns = ['redrawn', 'sequences', 'no mass', 'wrong']
+  totals.insert(0, 'HMMs', groups.size())
+  totals['HMMs with wrong ones'] = groups['any_wrong'].sum()
+  totals['largest error'] = groups['largest_error'].max().map('{:.0e}'.format)
   title = f'Scores of constructions, right and wrong, beside the posterior; wrong is an error above {TOLERANCE:g}'
-  return table(title, rows, 2)
+  return table(title, totals, 2)
 
 
 def _linear_heads(records: pd.DataFrame) -> Table:

@@ -16,10 +16,11 @@ from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
-from hmm_jax.theory import families, scoring, texts, theorems
+from hmm_jax.theory import enumeration, families, scoring, theorems
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.scoring import Answers
 from hmm_jax.theory.theorems import Program
+from hmm_jax.tuning.tasks import draw_texts
 
 # The name of the right construction among the wrong ones.
 RIGHT = 'right'
@@ -77,17 +78,17 @@ class Drawn(NamedTuple):
 
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A record for each HMM, and for the first of them one for each wrong construction, which must be detected."""
-  v, records = settings.verification, list[Record]()
+  v, records = settings.verification, []
   with reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance:
     for index in range(v.num_hmms):
       drawn = draw(theorem, settings, jax.random.fold_in(key, index), index)
       programs = {RIGHT: drawn.program}
       if index < v.num_mutated:
         programs |= wrong_constructions(theorem.name, drawn.problem, drawn.program)
-      found = compared(drawn, programs)
       has_mass = _has_mass(drawn.answers, drawn.program)
       names = {'theorem': theorem.name, 'hmm': index, 'redraws': drawn.redraws}
       names |= {'sequences': len(has_mass), 'no_mass': int((~has_mass).sum())}
+      found = compared(drawn, programs)
       records += [{**names, 'construction': name, **errors} for name, errors in found.items()]
       advance(index + 1, f'{found[RIGHT]["wrong"]} wrong in the last HMM')
   return records
@@ -100,21 +101,26 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     key_hmm, key_text = jax.random.split(jax.random.fold_in(key, redraws))
     problem = families.draw(theorem.name, family, key_hmm, theorem.sizes, settings.criteria, settings.conditioning)
     program = theorems.program(theorem.name, problem, v.length, settings.criteria)
-    sampled = texts.sampled(problem.hmm, key_text, int(v.num_sequences / _LEAST_SHARE), v.length)
-    first = scoring.answer(problem, program.finding, sampled[:_FIRST])
-    inside = first.tokens[first.in_region & _has_mass(first, program)]
-    share = len(np.unique(inside, axis=0)) / len(first.tokens)
+    sampled = np.asarray(draw_texts(key_text, problem.hmm, 0, int(v.num_sequences / _LEAST_SHARE), v.length)[1])
+    first = _tested(problem, program, sampled[:_FIRST])
+    share = _has_mass(first, program).sum() / _FIRST
     if share >= _LEAST_SHARE:
       break
-  short = texts.possible_sequences(problem.hmm, _SHORT, v.length)
+  short = enumeration.possible_sequences(problem.hmm, _SHORT, v.length)
   enough = max(int(v.num_sequences / share) - len(short), _FIRST)
-  tokens = pd.DataFrame(np.concatenate([short, sampled[:enough]])).drop_duplicates().to_numpy()
-  answers = scoring.answer(problem, program.finding, tokens)
+  answers = _tested(problem, program, np.concatenate([short, sampled[:enough]]))
+  return Drawn(problem, program, answers, redraws)
+
+
+def _tested(problem: Any, program: Program, tokens: np.ndarray) -> Answers:
+  """The answers on different sequences of the region, those with mass on something that is recovered first."""
+  different = pd.DataFrame(tokens).drop_duplicates().to_numpy()
+  answers = scoring.answer(problem, program.finding, different)
+  has_mass = answers.in_region & _has_mass(answers, program)
   # Sequences without mass may contradict the prompt; their block takes slow arithmetic in logarithms. So they are few.
-  with_mass = answers.in_region & _has_mass(answers, program)
-  without = np.flatnonzero(answers.in_region & ~with_mass)
-  tested = np.append(np.flatnonzero(with_mass), without[: with_mass.sum() // 10])
-  return Drawn(problem, program, jax.tree.map(lambda array: array[tested], answers), redraws)
+  without = np.flatnonzero(answers.in_region & ~has_mass)
+  tested = np.append(np.flatnonzero(has_mass), without[: has_mass.sum() // 10])
+  return jax.tree.map(lambda array: array[tested], answers)
 
 
 def _has_mass(answers: Answers, program: Program) -> np.ndarray:
@@ -125,14 +131,15 @@ def _has_mass(answers: Answers, program: Program) -> np.ndarray:
 def compared(drawn: Drawn, programs: dict[str, Program]) -> dict[str, Record]:
   """The sequences on which each program, right or wrong, differs from the posterior, and its largest error."""
   problem, answers, right = drawn.problem, drawn.answers, drawn.program
-  predictions = scoring.predict(problem, right.prompt, right.finding, answers)
-  expected = predictions.factor[:, None] * answers.posterior[:, right.recovered]
+  behind_right = scoring.predict(problem, right.prompt, right.finding, answers)
+  expected = behind_right.factor[:, None] * answers.posterior[:, right.recovered]
   found = {}
   for name, program in programs.items():
-    behind = predictions
+    predictions = behind_right
     if program.prompt is not right.prompt:
-      behind = scoring.predict(problem, program.prompt, program.finding, answers)
-    errors = scoring.relative_errors(scoring.read(behind, program.head)[:, :-1], expected)
+      predictions = scoring.predict(problem, program.prompt, program.finding, answers)
+    scores = scoring.read(predictions, program.head)[:, :-1]
+    errors = scoring.relative_errors(scores, expected)
     # Not a number is wrong, too.
     found[name] = {'wrong': int((~(errors <= TOLERANCE)).sum()), 'largest_error': float(errors.max())}
   return found

@@ -13,18 +13,11 @@ from hmm_jax.theory.theorems import Program
 
 def wrong_constructions(theorem: str, problem: Any, program: Program) -> dict[str, Program]:
   """The wrong constructions for a theorem's problem, by what is wrong with them."""
-  match theorem:
-    case '3.3':
-      heads = _heads_3_3(problem, program)
-    case '3.6':
-      heads = _heads_3_6(problem, program)
-    case _:
-      heads = _attention_heads(problem, program)
-  wrong = {name: program._replace(head=head) for name, head in heads.items()}
-  if len(program.prompt):
-    for name, prompt in _prompts(problem, program.prompt).items():
-      wrong[name] = program._replace(prompt=prompt)
-  return wrong
+  heads = {'3.3': _heads_3_3, '3.6': _heads_3_6}.get(theorem, _attention_heads)(problem, program)
+  prompts = _prompts(problem, program.prompt) if len(program.prompt) else {}
+  wrong_heads = {name: program._replace(head=head) for name, head in heads.items()}
+  wrong_prompts = {name: program._replace(prompt=prompt) for name, prompt in prompts.items()}
+  return wrong_heads | wrong_prompts
 
 
 def _heads_3_3(problem: Any, program: Program) -> dict[str, Any]:

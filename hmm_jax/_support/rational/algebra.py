@@ -68,25 +68,8 @@ def rank(matrix: np.ndarray) -> int:
 
 
 def left_inverse(columns: np.ndarray) -> np.ndarray:
-  """The Moore-Penrose inverse (C^T C)^-1 C^T [n, m] of independent columns C [m, n].
-
-  Raises:
-    ValueError: the columns are dependent.
-  """
-  size = columns.shape[1]
-  rows, pivots = row_reduced(np.hstack([columns.T @ columns, columns.T]))
-  if pivots[:size] != list(range(size)):
-    raise ValueError(f'{size} columns have rank {rank(columns)}; valid are independent columns')
-  return rows[:, size:]
-
-
-def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] of `Fraction`s with pi^T transition_matrix = pi^T and sum 1; None if it is not unique."""
-  size = len(transition_matrix)
-  equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
-  totals = np.arange(size + 1) == size
-  rows, pivots = row_reduced(np.hstack([equations, totals[:, None] * Fraction(1)]))
-  return rows[:size, size] if pivots == list(range(size)) else None
+  """The Moore-Penrose inverse (C^T C)^-1 C^T [n, m] of independent columns C [m, n]."""
+  return row_reduced(np.hstack([columns.T @ columns, columns.T]))[0][:, columns.shape[1] :]
 
 
 def is_ergodic(transition_matrix: np.ndarray) -> bool:

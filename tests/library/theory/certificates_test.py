@@ -3,24 +3,18 @@
 import numpy as np
 
 from hmm_jax.distributions.hmm import HMM
-from hmm_jax.theory import certificates, enumeration
+from hmm_jax.theory import certificates
 from hmm_jax.theory.problem import sparse_probs, StateProblem
 from hmm_jax.tuning import separability
 
-TOLERANCE = 1e-9
+MARGIN = 1e-9
 
 
-def decided(problem):
-  texts = enumeration.possible_texts(problem, 4)
-  texts = texts.selected(texts.gaps > TOLERANCE)
-  return problem, texts, certificates.decide(problem, texts, TOLERANCE)
-
-
-def random_problem(seed):
-  """H = 4 over two tokens, decided."""
+def of_two_states(seed):
+  """H = 4 over two tokens."""
   rng = np.random.default_rng(seed)
   hmm = HMM(rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4), rng.dirichlet(np.ones(2), 4))
-  return decided(StateProblem(hmm, hmm.initial_probs, np.array([rng.standard_normal(4), np.zeros(4)])))
+  return StateProblem(hmm, hmm.initial_probs, np.array([rng.standard_normal(4), np.zeros(4)]))
 
 
 def test_rare_tokens_are_no_obstacle():
@@ -28,8 +22,8 @@ def test_rare_tokens_are_no_obstacle():
   rng = np.random.default_rng(1)
   emission_matrix = np.hstack([rng.dirichlet(np.ones(2), 3), 1e-12 * rng.random((3, 1))])
   hmm = HMM(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), emission_matrix)
-  _, texts, decision = decided(StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]])))
-  assert set(texts.labels) == {0, 1} and decision.outcome == 'separable'
+  decision = certificates.decide(StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]])), 4, MARGIN)
+  assert set(decision.texts.labels) == {0, 1} and decision.outcome == 'separable'
 
 
 def test_surely_right_excludes_ties_and_rounding():
@@ -42,8 +36,16 @@ def test_surely_right_excludes_ties_and_rounding():
 
 def test_a_proof_is_confirmed_only_with_its_own_labels():
   """Changing the label of one of its texts breaks the proof."""
-  problem, texts, decision = next(one for one in map(random_problem, range(8)) if one[2].proof)
-  index, other = decision.proof.pairs[0]
+  pairs = ((problem, certificates.decide(problem, 4, MARGIN)) for problem in map(of_two_states, range(8)))
+  problem, decision = next(pair for pair in pairs if pair[1].proof)
+  texts, (index, other) = decision.texts, decision.proof.pairs[0]
   assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof)
   texts.labels[index] = other
   assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof) is False
+
+
+def test_texts_that_are_all_near_ties_have_a_constant_label():
+  """Their probability is 1, and no text is left."""
+  decision = certificates.decide(of_two_states(0), 2, 10.0)
+  assert decision.outcome == 'constant' and len(decision.texts.labels) == 0
+  np.testing.assert_allclose(decision.near_ties, 1)

@@ -56,20 +56,12 @@ def test_a_short_context_is_the_exact_model_of_fewer_tokens():
 def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
   """The same input meets the same noise in any batch; another token, or another salt, other noise everywhere."""
   changed = np.where(np.arange(5) == 4, (TOKENS + 1) % 6, TOKENS)
-  noise = lambda tokens, salt=1: np.log(_noisy(0.3, salt, tokens) / _exact(tokens))
+  noise = lambda tokens, salt=1: np.log(_noisy(0.3, salt, tokens) / _exact(tokens)) / 0.3
+  # Less its mean over six tokens, a standard normal number has variance 5/6.
+  np.testing.assert_allclose((noise(TOKENS) - noise(TOKENS).mean(-1, keepdims=True)).var(), 5 / 6, rtol=0.05)
   np.testing.assert_allclose(noise(TOKENS[::-1])[::-1], noise(TOKENS), atol=1e-5)
   for other in (noise(changed), noise(TOKENS, salt=2)):
     assert (np.abs(other - noise(TOKENS)).max((1, 2)) > 0.1).all()
-
-
-@pytest.mark.slow
-def test_noise_is_standard_normal_on_log_probabilities():
-  """log(noisy / G) less its mean over tokens has variance scale^2 (1 - 1/V), and is uncorrelated over inputs."""
-  shifts = np.log(_noisy(0.01) / _exact()) / 0.01
-  residuals = shifts - shifts.mean(-1, keepdims=True)
-  np.testing.assert_allclose(residuals.var(), 5 / 6, rtol=0.05)
-  pairs = np.corrcoef(residuals.reshape(len(residuals), -1))
-  assert np.abs(pairs - np.eye(len(pairs))).mean() < 0.2
 
 
 @pytest.mark.slow
@@ -84,12 +76,6 @@ def test_an_error_has_the_given_kl_or_is_the_largest(forgetting):
     most = 1 if forgetting else 30
     measured = mean_kl(ideal, _noisy(found.scale, forgetting=found.forgetting)[:, 0])
     assert share == most if kl == 100 else measured == pytest.approx(kl, rel=0.01, abs=1e-6)
-
-
-def test_a_mean_kl_is_that_of_its_definition():
-  """Nats, averaged over inputs; a token that the ideal model excludes counts nothing."""
-  ideal, probs = np.array([[0.5, 0.5, 0], [1, 0, 0]]), np.array([[0.25, 0.5, 0.25], [0.5, 0.5, 0]])
-  assert mean_kl(ideal, probs) == pytest.approx((0.5 * np.log(2) + np.log(2)) / 2)
 
 
 @pytest.mark.parametrize('target', [0.05, 1e-6])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import rationals
+from theory_assumptions_cases import memory_hmm
 from theory_cases import exact_hmm
 
 from hmm_jax.distributions.hmm import HMM
@@ -10,6 +11,20 @@ from hmm_jax.theory import enumeration
 from hmm_jax.theory.problem import sparse_probs, StateProblem
 
 LENGTH = 3
+
+
+def test_every_sequence_up_to_a_length_is_there_once():
+  """Those that are shorter end in [MASK]s."""
+  expected = [[0, 2], [1, 2], [0, 0], [0, 1], [1, 0], [1, 1]]
+  assert enumeration.all_sequences(2, 2, 2).tolist() == expected
+
+
+def test_possible_sequences_are_those_that_a_chain_can_make():
+  """Of a memory a value holds throughout: token 0 or 1 shows it, token 2 never comes first."""
+  shown = memory_hmm(np.array([[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 0, 1]]]))
+  hmm = shown._replace(initial_probs=np.array([1.0, 0]))
+  found = enumeration.possible_sequences(hmm, 2, 2).tolist()
+  assert found == [[0, 3], [1, 3], [0, 0], [0, 2], [1, 1], [1, 2]]
 
 
 def test_texts_are_those_with_probability_and_their_fractions():

@@ -63,9 +63,7 @@ def least(hmm, joint):
 
 CASES = {
   'lumpable': LUMPABLE,
-  'lumpable, another start': LUMPABLE._replace(initial_probs=fraction_rows([1, 2, 3])),
   'twins': TWINS,
-  'from one state': cycle([0, 1, 1])._replace(initial_probs=as_fractions([1, 0, 0])),
   # P[state 0] is 0 modulo the prime.
   'prime': cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])),
   'chain': CHAIN,
@@ -84,22 +82,20 @@ def test_masks_needed_are_those_of_every_word_and_text(case):
 
 
 def test_the_ranks_of_the_page():
-  """No k helps the lumpable past; the twins need one mask; k masks of a de Bruijn cycle have rank 2^k."""
+  """No k helps the lumpable past, the twins need one mask, and k masks of a de Bruijn cycle have rank 2^k.
+
+  Any number of marginals of .9 I + .1 11^T / 30 with ten tokens has rank 10, two masks jointly have 30.
+  """
   lumpable, twins = hj.theory.masks_needed(LUMPABLE), hj.theory.masks_needed(TWINS)
   assert (lumpable.joint.masks, lumpable.joint.ranks, lumpable.future_rank) == (None, [2, 2, 2], 3)
   assert (twins.joint.masks, twins.joint.ranks, twins.future_rank) == (1, [2], 2)
+  powers = np.arange(1, 31)[:, None].astype(object) ** np.arange(10) % 37
+  sticky = hj.theory.masks_needed(from_uniform(1 + 270 * np.eye(30, dtype=int), powers))
+  assert sticky.joint.ranks == [10, 30] and sticky.marginals.masks is None and set(sticky.marginals.ranks) == {10}
   assert hj.theory.masks_needed(cycle([0, 0, 0, 1, 1, 1, 0, 1])).joint.ranks == [2, 4, 8]
   # The largest number of masks that can be needed: one state of five says 1, and all stay as often as they move.
   needed = hj.theory.masks_needed(cycle([1, 0, 0, 0, 0], stay=1))
   assert (needed.joint.masks, needed.joint.ranks, needed.marginals.masks) == (4, [2, 3, 4, 5], 4)
-
-
-def test_marginals_of_a_sticky_chain_have_the_rank_of_one():
-  """.9 I + .1 11^T / 30 with ten tokens: any number of marginals has rank 10, two masks jointly have 30."""
-  powers = np.arange(1, 31)[:, None].astype(object) ** np.arange(10) % 37
-  needed = hj.theory.masks_needed(from_uniform(1 + 270 * np.eye(30, dtype=int), powers))
-  assert needed.joint.ranks == [10, 30]
-  assert needed.marginals.masks is None and set(needed.marginals.ranks) == {10}
 
 
 @pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
@@ -139,8 +135,3 @@ def test_an_inner_prompt_gives_every_label(mu, blanks):
   built = hj.theory.inner_prompt(CHAIN, mu, prior, blanks, EXACT)
   scores = predicted(CHAIN, built['prompt'], 0, texts) @ as_fractions(built['head'].weights)
   assert (scores.argmax(1) == (follows * prior @ np.transpose(mu)).argmax(1)).all()
-
-
-def test_a_negative_number_of_blanks_is_refused():
-  with pytest.raises(ValueError, match='blanks is -1; valid is at least 0'):
-    hj.theory.inner_prompt(CHAIN, np.eye(3), np.ones(3) / 3, -1, EXACT)

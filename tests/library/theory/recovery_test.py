@@ -1,4 +1,4 @@
-"""Theorems 3.3, 3.6, 4.3, 4.6 and C.6 as trainables: exact labels on every short text, and assumptions that they need.
+"""Theorems 3.3, 3.6, 4.3, 4.6 and C.6 as trainables of a tuner, and assumptions that they need.
 
 `scoring_test.py` compares their scores with posteriors in fractions.
 """
@@ -9,13 +9,11 @@ from conftest import at, contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
-from theory_cases import CRITERIA, drawn, EXACT, exact_hmm, exact_posterior
-from theory_fractions import in_region
+from theory_cases import CRITERIA, drawn, EXACT
 
 from hmm_jax.models.model import ExactModel
-from hmm_jax.theory import recovery, theorems
+from hmm_jax.theory import enumeration, recovery, scoring, theorems
 from hmm_jax.theory.assumptions import AssumptionError, Thresholds
-from hmm_jax.theory.problem import StateProblem
 from hmm_jax.tuning import tuner as tuner_lib
 from hmm_jax.tuning.heads import Attention, Linear
 
@@ -24,37 +22,27 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('theorem', 'problem'), [('3.6', contradictory_states()), ('4.6', contradictory_memory())])
-def test_theorems_3_6_and_4_6_give_every_label(theorem, problem):
-  """Scores of a tuner with the construction on the exact model have the argmax of exact scores, and their zeros.
-
-  This holds for every text in R, with [MASK]s too, even if prompt and text contradict each other.
-  """
-  hmm, num_classes, with_states = problem.hmm, len(problem.task_weights), isinstance(problem, StateProblem)
-  head = Linear(num_classes)
-  if not with_states:
-    head = Attention(num_classes, hmm.num_states + 1, hmm.memory_size * hmm.num_states, temperature=0.0)
+def test_a_tuner_scores_a_construction(theorem, problem):
+  """On the exact model its scores are mu of those that `scoring` reads, contradictions of prompt and text included."""
+  hmm, num_classes = problem.hmm, len(problem.task_weights)
+  built, program = (make(theorem, problem, 3, CRITERIA) for make in (theorems.construct, theorems.program))
+  tokens = enumeration.all_sequences(hmm.num_tokens, 3, 3)
+  answers = scoring.answer(problem, program.finding, tokens)
+  recovered = scoring.read(scoring.predict(problem, program.prompt, program.finding, answers), program.head)[:, :-1]
+  inputs, head = tokens, Attention(num_classes, hmm.num_states + 1, hmm.joint_initial_probs.size, temperature=0.0)
+  if theorem == '3.6':
+    inputs, head = np.insert(tokens, 0, hmm.num_tokens, axis=1), Linear(num_classes)
   tuner = tuner_lib.Tuner(ExactModel(hmm.num_tokens), head, tuner_lib.Prompt(1, 0.5))
-  construction = theorems.construct(theorem, problem, 3, CRITERIA)
-  texts = np.array(list(itertools.product(range(hmm.num_tokens + 1), repeat=3)))
-  inputs = np.insert(texts, 0, hmm.num_tokens, axis=1) if with_states else texts
 
   @jax.jit
   def scored(trainable, frozen, inputs):
-    trainable, features = at(trainable, None), tuner.features(frozen, inputs)
-    return tuner.scores(trainable, frozen, features)[0]
+    return tuner.scores(at(trainable, None), frozen, tuner.features(frozen, inputs))[0]
 
-  exact, seen = exact_hmm(problem), set()
-  for text, scores in zip(texts.tolist(), in_float64(scored, construction, hmm, inputs)):
-    posterior = exact_posterior(problem, exact, text)
-    # H* is state 0, which shows the memory.
-    if posterior.any() if with_states else in_region(problem, exact, [0], text):
-      label = ((problem.task_weights - problem.task_weights[-1]) @ posterior).astype(float)
-      if label.any():
-        np.testing.assert_allclose(scores / np.abs(scores).max(), label / np.abs(label).max(), atol=1e-9)
-      else:
-        np.testing.assert_allclose(scores, 0, atol=1e-12)
-      seen.add((bool(label.any()), int(scores.argmax())))
-  assert seen >= {(True, 0), (True, 1), (False, 0)}
+  scores, mu = in_float64(scored, built, hmm, inputs), problem.task_weights - problem.task_weights[-1]
+  # A text that has ended is masked for a tuner, and left out of `scoring`.
+  whole = tokens[:, -1] < hmm.num_tokens
+  np.testing.assert_allclose(scores[whole], (recovered @ mu[:, program.recovered].T)[whole], atol=1e-10)
+  assert set(scores[whole].argmax(1)) == {0, 1} and not scores[whole].any(1).all()
 
 
 # Broken fields: all states emit the same, a cycle, and a start that lacks a state.
@@ -81,22 +69,17 @@ BROKEN['silent_probs'] = BROKEN['initial_probs']
 def test_a_theorem_is_refused_if_an_assumption_fails(field, theorem, statement):
   """The finding names the assumption: independent columns, an ergodic chain, or the law of the start."""
   problem = drawn(theorem)
-  if field == 'silent_probs':
-    problem = problem._replace(silent_probs=BROKEN[field](problem.silent_probs))
-  else:
-    problem = problem._replace(hmm=problem.hmm._replace(**{field: BROKEN[field](getattr(problem.hmm, field))}))
-  for build in (theorems.construct, theorems.program):
-    with pytest.raises(AssumptionError) as error:
-      build(theorem, problem, 3, CRITERIA)
-    assert error.value.finding.statement == f'Assumption {statement}' and not error.value.finding.holds
+  owner = problem if field == 'silent_probs' else problem.hmm
+  broken = owner._replace(**{field: BROKEN[field](getattr(owner, field))})
+  problem = broken if field == 'silent_probs' else problem._replace(hmm=broken)
+  with pytest.raises(AssumptionError) as error:
+    theorems.program(theorem, problem, 3, CRITERIA)
+  assert error.value.finding.statement == f'Assumption {statement}' and not error.value.finding.holds
 
 
-def test_an_unknown_number_of_a_statement_is_refused():
-  problem = contradictory_memory()
-  with pytest.raises(ValueError, match="assumption is '4.7'; valid are 3.1"):
-    theorems.finding('4.7', problem, CRITERIA)
+def test_an_unknown_number_of_a_theorem_is_refused():
   with pytest.raises(ValueError, match="theorem is '4.5'; valid are 3.3"):
-    theorems.construct('4.5', problem, 3, CRITERIA)
+    theorems.program('4.5', contradictory_memory(), 3, CRITERIA)
 
 
 def test_the_region_ignores_mass_up_to_epsilon():

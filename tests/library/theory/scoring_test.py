@@ -8,7 +8,7 @@ import rationals
 from theory_cases import CRITERIA, drawn, exact_hmm, exact_posterior, FAMILIES
 from theory_fractions import in_region
 
-from hmm_jax.theory import assumptions, scoring, texts, theorems
+from hmm_jax.theory import assumptions, enumeration, scoring, theorems
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
 
@@ -24,7 +24,7 @@ def with_region(theorem, family):
   for seed in itertools.count():
     problem = drawn(theorem, family, seed)
     program = theorems.program(theorem, problem, LENGTH, CRITERIA)
-    every = texts.all_sequences(problem.hmm.num_tokens, LENGTH, LENGTH)
+    every = enumeration.all_sequences(problem.hmm.num_tokens, LENGTH, LENGTH)
     inside = every[scoring.answer(problem, program.finding, every).in_region]
     if len(inside):
       rng = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
     read = scoring.read(found, program.head)
     recovered, num_tokens, prompt = program.recovered, problem.hmm.num_tokens, list(program.prompt)
     assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
-    of_label, of_model = exact_hmm(problem), rationals.exact_hmm(problem.fractions.hmm)
+    of_label, of_model = exact_hmm(problem), rationals.exact_hmm(problem.hmm)
     states = program.finding.witness.get('recoverable_states')
     for index, text in enumerate(answers.tokens.tolist()):
       text = [token for token in text if token < num_tokens]

@@ -81,7 +81,6 @@ def test_a_file_is_read_as_it_was_written(tmp_path, entries):
   problem = _loaded(tmp_path, entries)
   for name, array in problem.hmm._asdict().items():
     np.testing.assert_array_equal(array, entries[name])
-  np.testing.assert_array_equal(problem.silent_probs, problem.hmm.initial_probs)
   assert getattr(problem, 'cell', None) == entries.get('cell')
   expected = entries['task_weights'] if 'cell' in entries else [entries['task_weights'], [0, 0]]
   np.testing.assert_array_equal(problem.task_weights, expected)
@@ -113,7 +112,7 @@ def test_wrong_contents_are_refused(tmp_path, base, changes, named):
 
 
 def test_a_task_that_is_not_given_is_drawn(tmp_path):
-  """For a named process, and for a memory whose first cell defines labels; the seed decides it."""
+  """The seed decides it; with a memory it is on the first cell."""
   tasks = [problem_file.load('mess3', seed).task_weights.tolist() for seed in (0, 0, 1)]
   assert np.shape(tasks[0]) == (2, 3) and tasks[0] == tasks[1] != tasks[2]
   memory = _loaded(tmp_path, {key: MEMORY[key] for key in MEMORY.keys() - {'task_weights', 'cell'}})
@@ -121,45 +120,53 @@ def test_a_task_that_is_not_given_is_drawn(tmp_path):
 
 
 @pytest.mark.slow
-def test_both_constructions_are_right_if_3_1_holds(tmp_path):
-  """Every assumption has a record and a row, no linear program has, and both theorems are right on every sequence.
-
-  A changed file is examined anew.
-  """
+def test_a_changed_file_is_examined_anew(tmp_path):
+  """Every record is of one kind, and in a table; P[H_1 = 0 | x] lies between 1/3 and 0.6, (1, -2) has one label."""
   path, workdir, found = tmp_path / 'mine.json', tmp_path / 'run', []
-  for changes in ({'task_weights': [1.0, -1.0]}, {}):
+  for changes in ({}, {'task_weights': [1.0, -1.2]}):
     _written(path, HEALTHY | changes)
     examine.STUDY.run(_settings(path), workdir, QUIET)
     found.append(_by_name(results.load(workdir)))
-  records = found[1]
-  assert found[0] != records and all(len(kinds_of(record)) == 1 for record in records.values())
+  one_label, records = (found_of_file['Task enumerated'] for found_of_file in found)
+  assert one_label['majority'] == 1 and one_label['warning']
+  assert records['majority'] < 1 and not records['warning']
+  assert records['task_weights'] == [[1, -1.2], [0, 0]]
+  assert all(len(kinds_of(record)) == 1 for record in found[1].values())
   cells = [table.frame.iloc[:, 0] for table in examine.STUDY.tables(load(workdir), None).values()]
-  assert [*itertools.chain(*cells)] == [record['statement'] for record in records.values()]
+  assert [*itertools.chain(*cells)] == [record['statement'] for record in found[1].values()]
+
+
+@pytest.mark.slow
+def test_both_constructions_are_right_if_3_1_holds(tmp_path):
+  """Both theorems cover the task; a head is that of the theorem, and a margin of 0 is rounding.
+
+  P[H_1 | x] is (3, 2) / 5 of each text that begins with token 0.
+  """
+  records = _report(_loaded(tmp_path, HEALTHY | {'task_weights': [2.0, -3.0]}))
   assert [records[f'{name} of masks']['ranks'] for name in ('joint law', 'marginals')] == [[2], [2]]
-  assert all(records[f'Assumption {name}']['holds'] for name in ('3.1', '3.2', '3.5'))
-  for name in ('3.3', '3.6'):
-    assert _right_everywhere(records, name)
-    enumerated = records[f'Theorem {name} enumerated']
-    # Every sequence of 1 to 4 tokens is possible.
-    assert enumerated['sequences'] == enumerated['in_region'] == 3 + 9 + 27 + 81
+  task = records['Task enumerated']
+  assert task['covered_by'] == ['Theorem 3.3', 'Theorem 3.6']
+  # Every sequence of 1 to 4 tokens is possible.
+  assert task['sequences'] == records['Theorem 3.3 enumerated']['in_region'] == 3 + 9 + 27 + 81
+  assert task['least_margin'] < 1e-15 and task['margin'] == 'rounding'
+  assert _right_everywhere(records, '3.3') and _right_everywhere(records, '3.6')
+  # b = W^+ mu gives the scores of mu where the state is sure.
+  head = np.array(records['Theorem 3.3 enumerated']['head']['weights'])
+  np.testing.assert_allclose(np.array(HEALTHY['emission_matrix']) @ head[:, 0], [2, -3], atol=1e-12)
 
 
 @pytest.mark.slow
 def test_only_a_prompt_is_right_if_3_1_fails(tmp_path):
-  """A dependence, the sets of Assumption 3.5, and a proof that every linear head is wrong somewhere."""
-  problem = _loaded(tmp_path, IMITATED)
-  records = _report(problem)
-  degenerate, program = records['Assumption 3.1'], records['Linear head']
-  assert not degenerate['holds']
-  dependence = np.array(degenerate['witness']['dependence'])
-  np.testing.assert_allclose(dependence @ IMITATED['emission_matrix'], 0, atol=1e-12)
+  """The sets of Assumption 3.5, the prompt of B, and a proof that every linear head is wrong somewhere."""
+  records = _report(_loaded(tmp_path, IMITATED))
   witness = records['Assumption 3.5']['witness']
   assert witness == {'essential_states': [2, 3], 'prompt_states': [4], 'exhaustive': True}
   assert not records['Theorem 3.3']['exists'] and '3.1' in records['Theorem 3.3']['reason']
-  assert _right_everywhere(records, '3.6')
-  assert program['outcome'] == 'certified' and sum(program['certificate']['weight']) == pytest.approx(1)
-  proof = program['certificate']
-  assert proof['other'] == [1 - label for label in proof['label']]
+  assert records['Task sampled']['covered_by'] == ['Theorem 3.6'] and _right_everywhere(records, '3.6')
+  assert records['Theorem 3.6 sampled']['prompt'] == [[0, 0, 0, 0, 1]]
+  program = records['Linear head']
+  assert (program['outcome'], program['margin']) == ('certified', 'proven')
+  assert sum(program['certificate']['weight']) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -178,5 +185,6 @@ def test_memories(right, seed, sizes, relaxed):
     f'Assumption {name}' for name in ('3.2', '4.2', '4.4', '4.4 relaxed', relaxed)
   ]
   assert _right_everywhere(records, right)
+  assert f'Theorem {right}' in records['Task sampled']['covered_by']
   enumerated = records[f'Theorem {right} enumerated']
   assert enumerated['in_region'] < enumerated['sequences']

@@ -41,7 +41,7 @@ def test_tested_sequences_are_those_of_the_region(theorem):
       np.testing.assert_allclose(found.answers.posterior[number], posterior.astype(float), atol=1e-13)
 
 
-@pytest.mark.parametrize('share', [-2, -1, 1e-5, 1, np.nan])
+@pytest.mark.parametrize('share', [-2, 1e-5, np.nan])
 @pytest.mark.parametrize('theorem', THEOREMS)
 def test_a_broken_program_is_wrong(theorem, share):
   """A head that is off by a share in the first recovered value is wrong wherever that and another are likely."""

@@ -8,7 +8,8 @@ import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
 
-from experiments.pipeline import downstream, tuning, which_theorem
+from experiments.pipeline import best_heads, downstream, tuning
+from experiments.pipeline.job import FrozenModel, Job
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from hmm_jax.models.model import ExactModel
@@ -25,11 +26,11 @@ def facts_of(mu, **changes):
   """The measurements of the best head for mu and a class that weighs nothing, on CHAIN."""
   settings = dataclasses.replace(SETTINGS, downstream=dataclasses.replace(SETTINGS.downstream, **changes))
   keys = Trial(settings, POINT, 0).keys()
-  tasks = downstream.draw(settings, POINT, (), CHAIN, keys.downstream, keys.tasks)
+  tasks = downstream.draw(settings, CHAIN, keys.downstream, keys.tasks)
   task = labelled(np.array([mu, [0] * 4]), tasks.label_probs(tasks.inputs))
-  frozen = tuning.FrozenModel('exact', ExactModel(CHAIN.num_tokens), CHAIN, CHAIN)
-  job = tuning.Job(Trial(settings, POINT, 0), frozen, 'head_best', [0], tasks._replace(tasks=[task]))
-  return tuning.tune(job, QUIET)[0].measured
+  frozen = FrozenModel('exact', ExactModel(CHAIN.num_tokens), CHAIN, CHAIN)
+  job = Job(Trial(settings, POINT, 0), frozen, 'head_best', [0], tasks._replace(tasks=[task]), QUIET)
+  return tuning.tune(job)[0].measured
 
 
 def test_a_linear_score_outside_the_assumptions():
@@ -59,5 +60,5 @@ def test_the_unexplained_share_is_in_standard_deviations():
   rng = np.random.default_rng(0)
   features = np.append(np.ones((4000, 1)), rng.normal(size=(4000, 2)), axis=1)
   noisy = features @ [[5.0], [1], [2]] + rng.normal(0, 3, (4000, 1))
-  assert which_theorem.unexplained(features, noisy) == pytest.approx(3 / np.sqrt(14), rel=0.05)
-  assert which_theorem.unexplained(features, np.zeros((4000, 1))) is None
+  assert best_heads.unexplained(features, noisy) == pytest.approx(3 / np.sqrt(14), rel=0.05)
+  assert best_heads.unexplained(features, np.zeros((4000, 1))) is None

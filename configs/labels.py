@@ -1,0 +1,51 @@
+"""How many labels does pretraining save?
+
+Plan, written down before the runs: docs/findings/labels.md.
+
+Command: python -m experiments.main --config=labels[:small|weak|ceiling|smoke]
+
+Each reader has 10 to 1,500 labels, and as many, at most 500, to choose its penalty and its number of tokens by. Of
+BERT: linear heads on one [MASK] and on five, a quadratic head, a probe, all converged, and a prompt with a converged
+head. Without a model: a table of tokens, logistic regression on a window of tokens and on its pairs. Texts, tasks and
+test inputs are the same for every number of labels. A prompt is tuned for at least 900 steps.
+
+`weak` has the BERTs and HMMs of `hard_tasks:small`, whose emissions are weaker (temperature .15). `ceiling` has
+converged heads on the exact model, and on the exact posterior.
+
+Cost and results: docs/findings/labels.md.
+"""
+
+import ml_collections
+
+from configs import base, hard_tasks
+
+SCALES = ('small', 'weak', 'ceiling')
+LABELS = (10, 20, 50, 100, 300, 1500)
+_CONVERGED = ('head_whitened', 'quadratic', 'masks_converged')
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """`:small` (default), `:weak` or `:ceiling`."""
+  config = hard_tasks.get_config() if scale == 'weak' else base.get_config()
+  config.update(experiment='labels', scale=scale, plan=(), figures=(), models=('bert',))
+  config.methods = (*_CONVERGED, 'probe_converged', 'prompt_refit', 'table', 'window', 'window_quadratic')
+  config.figure = base.figure(width=5.6, height=4.4)
+  if scale == 'weak':
+    # The end of the pretraining alone.
+    config.checkpoints = ()
+  else:
+    # The seed is no other record's.
+    config.update(seed=67, num_states=(10, 30), num_trials=10)
+  if scale == 'ceiling':
+    config.update(models=('exact',), methods=(*_CONVERGED, 'posterior'))
+  # Whole batches of the fewest labels.
+  config.prompt.update(batch_size=5, min_steps=900)
+  config.downstream.num_labels = base.values(*LABELS)
+  return config
+
+
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
+  base.reduce(config)
+  config.downstream.num_labels = base.values(10, 20, 50)
+  config.prompt.min_steps = 20

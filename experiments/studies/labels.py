@@ -1,0 +1,142 @@
+"""How many labels does pretraining save? Readers of BERT and readers without a model, by the number of labels."""
+
+from matplotlib.figure import Figure
+import numpy as np
+import pandas as pd
+
+from experiments.analysis import figures as figures_lib
+from experiments.analysis.statistics import holm, Interval, interval, LEVEL, outcome, percent
+from experiments.analysis.tables import by_unit, format_number, means, Row, Table, table
+from experiments.settings.grid import Settings
+from experiments.settings.methods import METHODS, MODEL_NAMES, NONE
+from experiments.studies import grids
+
+# The column of the number of labels, as `--config.downstream.num_labels=10,20` makes it.
+LABELS = 'downstream.num_labels'
+# Labels of the reader of BERT whose accuracy readers without a model have to reach, and those of the leads.
+_REACHED, _LEADS = 50, (20, 100)
+_HMM = ['num_states', 'trial']
+_TITLES = {
+  'by_labels': 'Test accuracy in percent by the number of labels, mean [95% interval]; over HMMs',
+  'saved': (
+    'The reader of best validation accuracy on BERT, and of those without a model: labels that the second needs for '
+    f'the accuracy of the first at {_REACHED}, as a ratio (geometric mean [95%] over HMMs; ratios outside of the '
+    'labels that were tried count as the nearest), and the lead of the first in points; Holm over the rows of this '
+    f'table. Detectable: with 80% power at level {LEVEL} / rows, of a ratio as its logarithm'
+  ),
+}
+
+
+def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
+  """The accuracies of each reader, and what is saved, only from records; of one number of labels as of any grid."""
+  if LABELS not in records:
+    return grids.tables(records, settings)
+  named = records.assign(reader=[_label(*pair) for pair in zip(records['method'], records['model'])])
+  accuracies = means(named, ['num_states', LABELS], 'accuracy', ['trial'], percent, ['reader'])
+  frame = accuracies.sort_index().reset_index().rename(columns={'num_states': '|H|', LABELS: 'labels'})
+  made = {'by_labels': table(_TITLES['by_labels'], frame)}
+  rows = _saved(records)
+  return made | {'saved': table(_TITLES['saved'], rows, num_texts=1)} if rows else made
+
+
+def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
+  """Accuracy against the number of labels, a panel for each size; only from records."""
+  if LABELS not in records:
+    return grids.figures(records, settings)
+  named = records.assign(
+    reader=list(zip(records['method'], records['model'])), size=[f'|H| = {size}' for size in records['num_states']]
+  )
+  drawn = figures_lib.lines(
+    named,
+    settings.figure,
+    'Accuracy by the number of labels',
+    x=LABELS,
+    by='reader',
+    unit=_HMM,
+    over='HMMs',
+    style=_style,
+    xlabel='labels',
+    panel='size',
+  )
+  return {'labels': drawn} if drawn else {}
+
+
+def _label(method: str, model: str) -> str:
+  return f'{METHODS[method].label}\n{MODEL_NAMES[model]}'
+
+
+def _style(reader: tuple[str, str]) -> figures_lib.Style:
+  method = METHODS[reader[0]]
+  return {
+    'label': _label(*reader).replace('\n', ', '),
+    'color': method.colour,
+    'marker': method.marker,
+    'linestyle': method.dash,
+  }
+
+
+def chosen(records: pd.DataFrame) -> pd.DataFrame:
+  """The accuracy of the reader of best validation accuracy, by size, HMM and labels; columns bert and none.
+
+  It is the mean over tasks, each with its own reader; ties go to the first.
+  """
+  of_models = records[records['model'].isin(['bert', NONE])]
+  best = of_models.groupby([*_HMM, LABELS, 'task', 'model'], sort=False)['validation_accuracy'].idxmax()
+  return by_unit(of_models.loc[best], [*_HMM, LABELS, 'model'], 'accuracy', []).unstack('model')
+
+
+def ratio(accuracies: pd.DataFrame) -> float:
+  """The labels that readers without a model need, over those of BERT, for the accuracy of BERT at _REACHED labels.
+
+  Between two numbers of labels accuracy is linear in their logarithm, and the most that fewer labels had. What is
+  reached nowhere, or at once, counts as reached at the most or the fewest labels.
+
+  Args:
+    accuracies: columns bert and none, indexed by the number of labels, of one HMM.
+  """
+  accuracies = accuracies.sort_index()
+  reached = accuracies[NONE].cummax()
+  asked = accuracies['bert'][_REACHED]
+  # The first number of labels at which it is reached, and not the last, if several have one accuracy.
+  first = ~reached.duplicated()
+  logs = np.interp(asked, reached[first], np.log(reached.index[first]), right=np.log(reached.index.max()))
+  return float(np.exp(logs)) / _REACHED
+
+
+def _saved(records: pd.DataFrame) -> list[Row]:
+  """The rows of the table `saved`, for each size."""
+  found: dict[tuple[str, int], Interval] = {}
+  for size, best in chosen(records).dropna().groupby(level='num_states'):
+    by_hmm = [one.droplevel(_HMM) for _, one in best.groupby(level=_HMM)]
+    ratios = [ratio(one) for one in by_hmm if _REACHED in one.index]
+    if ratios:
+      found['labels, ratio', size] = interval(np.log(ratios))
+    for labels in _LEADS:
+      leads = [100 * (one['bert'] - one[NONE])[labels] for one in by_hmm if labels in one.index]
+      if leads:
+        found[f'lead at {labels} labels', size] = interval(leads)
+  corrected = holm(pd.Series({key: one.p_value for key, one in found.items()}, dtype=float))
+  return [_row(*key, one, corrected[key], len(found)) for key, one in found.items()]
+
+
+def _row(name: str, size: int, found: Interval, p_value: float, num_rows: int) -> Row:
+  is_ratio = name.startswith('labels')
+  low, high = found.ends
+  shown = str(found)
+  if is_ratio:
+    shown = f'{np.exp(found.mean):.2g}'
+    if not np.isnan(low):
+      shown += f' [{np.exp(low):.2g}, {np.exp(high):.2g}]'
+  return {
+    'end point': name,
+    '|H|': size,
+    'n': found.n,
+    'found': shown,
+    'p, Holm': format_number(p_value, '.2g'),
+    'detectable': format_number(found.minimum_effect(LEVEL / num_rows), '.2g'),
+    'expected': 'above 1' if is_ratio else 'above 0',
+    'outcome': outcome(found, 0, np.inf),
+  }
+
+
+STUDY = grids.STUDY._replace(tables=tables, figures=figures)

@@ -1,0 +1,170 @@
+"""Probes: fits by formulas where the truth is planted, controls, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+import hmm_jax as hj
+from hmm_jax.layers import probes
+from hmm_jax.tuning import token_readers
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+H, V = 3, 4
+RNG = np.random.default_rng(0)
+KEY = jax.random.key(0)
+BELIEFS = RNG.dirichlet(np.ones(H), 20_000)
+
+
+def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
+  """The best affine map of x = b E + noise of variance s^2 leaves tr(S - S E (E^T S E + s^2)^-1 E^T S) of tr S."""
+  draws = np.random.default_rng(1)
+  embedding, noise = draws.normal(size=(H, 4)), 0.3
+  features = BELIEFS @ embedding + noise * draws.normal(size=(len(BELIEFS), 4))
+  cov = np.cov(BELIEFS.T)
+  explained = cov @ embedding @ np.linalg.solve(embedding.T @ cov @ embedding + noise**2 * np.eye(4), embedding.T @ cov)
+  found = hj.probe(features, BELIEFS, KEY)
+  assert found.r_squared == pytest.approx(np.trace(explained) / np.trace(cov), abs=0.02)
+  assert np.isnan(found.kl) and np.isnan(hj.probe(features, np.ones((len(features), 1)), KEY).r_squared)
+
+
+def planted(kind, draws, scale=1.0):
+  """Features, 20 of noise and two times .01 that decide the targets."""
+  features = draws.normal(size=(400, 22)) * np.repeat([1, 0.01], [20, 2])
+  targets = 100 * features[:, 20:] @ draws.normal(size=(2, H))
+  return scale * features, scipy.special.softmax(targets, axis=1) if kind == 'softmax' else targets
+
+
+@pytest.mark.parametrize('kind', ['affine', 'softmax'])
+@pytest.mark.parametrize('scale', [1, 1e-170, 1e160, 10.0 ** np.arange(-11, 11)])
+def test_small_features_are_read_beside_large_ones_in_any_unit(scale, kind):
+  """Signals of .01 beside noise of 1, exactly linear: the loss on validation texts falls at the weakest penalties."""
+  assert hj.probe(*planted(kind, np.random.default_rng(0), scale), KEY, kind=kind).r_squared > 1 - 1e-8
+
+
+@pytest.mark.parametrize('losses', [[3, 4, 1, 2], [3, 1, 2, 1]])
+@pytest.mark.parametrize('kind', ['affine', 'softmax', 'table'])
+def test_a_local_minimum_is_passed_on_the_way_to_the_least(kind, losses, monkeypatch):
+  """Of equal losses the stronger penalty is taken. A fit is stood in for by one whose loss is known."""
+  laws = np.float64([[0.5, 0.5], [0.5, 0.5]])
+  monkeypatch.setitem(probes._FITS, kind, lambda *_: (((loss,), number) for number, loss in enumerate(losses)))
+  monkeypatch.setitem(probes._VALUES, kind, lambda rows, loss: np.tile([1 - 2.0**-loss, 2.0**-loss], (len(rows), 1)))
+  assert hj.probe(np.zeros((20, 1), int), laws[[0] * 20], KEY, kind=kind).penalty == losses.index(min(losses))
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.float32])
+@pytest.mark.parametrize('kind', ['affine', 'softmax'])
+def test_targets_that_are_constant_but_for_rounding_have_no_r_squared(kind, dtype):
+  draws = np.random.default_rng(0)
+  targets = (1 / 3 + np.finfo(dtype).eps * draws.integers(-1, 2, (200, 3)) / 2).astype(dtype)
+  assert np.ptp(targets) > 0 and np.isnan(hj.probe(draws.normal(size=(200, 4)), targets, KEY, kind=kind).r_squared)
+
+
+@pytest.mark.parametrize('dtype', [jnp.bfloat16, np.float16, np.float32, np.float64])
+def test_numbers_that_differ_are_read_in_every_type(dtype):
+  """Two that are 5 units of bfloat16 apart; a feature that is rarely on; a target beside a large constant."""
+  draws = np.random.default_rng(0)
+  is_on = draws.integers(2, size=(300, 1)).astype(float)
+  near = jnp.asarray(1 + 5 / 128 * is_on, dtype)
+  rare = jnp.asarray(draws.random((6000, 1)) < 0.002, dtype)
+  for features, targets in (near, is_on), (is_on, near), (rare, rare), (is_on, np.hstack([is_on, 0 * is_on + 1e7])):
+    assert hj.probe(features, targets, KEY).r_squared == pytest.approx(1)
+
+
+def test_a_unit_of_targets_changes_no_r_squared():
+  features, targets = planted('affine', np.random.default_rng(0))
+  targets = targets + np.random.default_rng(1).normal(size=targets.shape)
+  expected = hj.probe(features, targets, KEY)
+  for unit in 2.0**-560, 2.0**530:
+    found = hj.probe(features, unit * targets, KEY)
+    assert found.r_squared == pytest.approx(expected.r_squared, rel=1e-12)
+    np.testing.assert_allclose(found.fitted[0] / unit, expected.fitted[0])
+
+
+@pytest.mark.parametrize('kind', ['affine', 'softmax'])
+def test_shuffled_beliefs_have_no_r_squared(kind):
+  """Over 8 shuffles the t interval of R^2 holds 0, or it is below by what fitting 6 numbers to 300 rows costs."""
+  beliefs = BELIEFS[:500]
+  found = [
+    hj.probe(beliefs[:, :2], beliefs, key, kind=kind, shuffled=True).r_squared for key in jax.random.split(KEY, 8)
+  ]
+  half = scipy.stats.sem(found) * scipy.stats.t.ppf(0.975, 7)
+  assert np.mean(found) - half < 0 < np.mean(found) + half + 6 / 300
+
+
+def test_a_softmax_probe_recovers_planted_parameters():
+  """Up to the mean over classes, which changes no probability; rows that `where` leaves out do not count."""
+  draws = np.random.default_rng(1)
+  weights, bias = draws.normal(size=(2, H)), draws.normal(size=H)
+  features = draws.normal(size=(100, 4, 2)) * [1, 10] + 3
+  targets = scipy.special.softmax(features @ weights + bias, axis=-1)
+  where = draws.random((100, 4)) < 0.5
+  targets[~where] = draws.dirichlet(np.ones(H), (~where).sum())
+  found = hj.probe(features, targets, KEY, kind='softmax', where=where)
+  centred = lambda rows: rows - rows.mean(-1, keepdims=True)
+  np.testing.assert_allclose(found.fitted[0], centred(weights), atol=1e-2)
+  np.testing.assert_allclose(found.fitted[1], centred(bias), atol=1e-2)
+  assert 0 <= found.kl < 1e-6
+  np.testing.assert_allclose(found(features)[where], targets[where], atol=1e-3)
+
+
+def test_a_table_is_a_reader_without_a_model():
+  """Beliefs that two tokens decide: the table of three tokens is exact, the one-hot window is affine and is not."""
+  tokens = RNG.integers(V, size=(2000, 3))
+  targets = np.eye(V)[(tokens[:, 1] + tokens[:, 2]) % V]
+  around = token_readers.tokens_around(tokens, V, 1)[:, 2]
+  assert around[:, 0].tolist() == tokens[:, 2].tolist() and (around[:, 1] == V + 1).all()
+  table = hj.probe(around, targets, KEY, kind='table')
+  assert table.r_squared > 0.999 and table.kl < 0.01
+  window = token_readers.one_hot_window(tokens, V, 1)[:, 2]
+  assert hj.probe(window, targets, KEY).r_squared < 0.1
+
+
+def test_means_of_a_table_shrink_to_those_of_shorter_sequences():
+  """By hand: M_0 = mean of all; two share one token, one shares two; a third token that all share changes nothing."""
+  train, targets, prior = np.array([[0, 0, 7], [0, 1, 7], [1, 1, 7]]), np.array([[0.0], [3.0], [6.0]]), 2.0
+  first = (3 + prior * 3) / (2 + prior)
+  expected = [(3 + prior * first) / (1 + prior), first, 3]
+  found = token_readers.table_means(train, targets, np.array([[0, 1, 7], [0, 2, 7], [2, 2, 7]]), prior=prior)
+  np.testing.assert_allclose(found.ravel(), expected)
+
+
+@pytest.mark.parametrize(
+  ('name', 'features', 'targets', 'options'),
+  [
+    ('kind', BELIEFS, BELIEFS, dict(kind='linear')),
+    ('targets', BELIEFS, BELIEFS[:5], {}),
+    ('targets', BELIEFS, 2 * BELIEFS, dict(kind='softmax')),
+    ('features', BELIEFS, BELIEFS, dict(kind='table')),
+    ('splits', BELIEFS[:2], BELIEFS[:2], {}),
+    ('splits', BELIEFS, BELIEFS, dict(splits=(-0.8, 1.2, 0.6))),
+    ('splits', BELIEFS, BELIEFS, dict(splits=(np.nan, 1, 1))),
+    ('features', BELIEFS[:, :0], BELIEFS, {}),
+    ('features', np.nan * BELIEFS, BELIEFS, {}),
+    ('splits', BELIEFS, BELIEFS, dict(where=np.arange(20_000) < 2)),
+    ('where', BELIEFS, BELIEFS, dict(where=np.zeros(20_000, bool))),
+    ('where', BELIEFS, BELIEFS, dict(where=np.ones(19_999, bool))),
+    ('where', BELIEFS, BELIEFS, dict(where=np.arange(20_000))),
+  ],
+)
+def test_what_does_not_fit_is_refused_by_its_name(name, features, targets, options):
+  with pytest.raises(ValueError, match=f'^{name} '):
+    hj.probe(features, targets, KEY, **options)
+
+
+@pytest.mark.parametrize('kind', ['affine', 'table'])
+def test_a_probe_is_called_on_features_like_those_of_its_fit(kind):
+  """With any axes before the last."""
+  features = np.random.default_rng(0).integers(2, size=(40, 3))
+  probe = hj.probe(features, np.full((40, 2), 0.5), KEY, kind=kind)
+  values = probe(features)
+  np.testing.assert_array_equal(probe(features.reshape(8, 5, 3)), values.reshape(8, 5, -1))
+  for wrong in features[:, :2], np.ma.masked_array(features, features > 0), features + 0.5j:
+    with pytest.raises(ValueError, match='^features '):
+      probe(wrong)
+  if kind == 'table':
+    with pytest.raises(ValueError, match='^features '):
+      probe(features + 0.5)
