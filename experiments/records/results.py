@@ -144,15 +144,11 @@ def _asking(settings: Any) -> str:
 
 def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
   """All settings on record, of the experiment of the settings `like`; raises SettingsError if some cannot be read."""
+  contents = configs(workdir)
   try:
-    return [config_lib.from_record(content, {like.experiment: type(like)}) for content in configs(workdir)]
-  except files.Corrupt:
-    raise
+    return [config_lib.from_record(content, {like.experiment: type(like)}) for content in contents]
   except SettingsError as error:
-    # A sentence says once what is valid.
-    reason, *_ = str(error).partition('; valid ')
-    valid = f'a folder of {like.experiment}, of this version'
-    raise SettingsError(f'{workdir / CONFIG_NAME} has settings of another kind ({reason}); valid is {valid}')
+    raise SettingsError(f'in {workdir / CONFIG_NAME}, {error}')
 
 
 def others(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Any]:
@@ -190,16 +186,12 @@ def configs(workdir: pathlib.Path) -> list[Record]:
 def check_recorded(workdir: pathlib.Path, like: Any) -> None:
   """Raise SettingsError if a folder has settings or records of another experiment or version than `like`.
 
-  Corrupt records are no fault here: a merge renames them.
+  Settings on record vouch for the records beside them: what is corrupt there, a merge makes again.
   """
   with storage.usable(workdir, '--workdir'):
-    on_record(workdir, like)
-    try:
-      records = load(workdir)
-    except files.Corrupt:
-      return
-    is_of_it = all(record.get('experiment') == like.experiment for record in records)
-    require(is_of_it, '--workdir', str(workdir), f'a folder with records of {like.experiment} only')
+    if not on_record(workdir, like):
+      is_of_it = all(record.get('experiment') == like.experiment for record in load(workdir))
+      require(is_of_it, '--workdir', str(workdir), f'a folder with records of {like.experiment} only')
 
 
 def check_shown(workdir: pathlib.Path, like: Any) -> None:
