@@ -251,11 +251,9 @@ def test_a_model_from_elsewhere_that_does_not_fit_is_refused(tmp_path, changes, 
     registry.from_config(config)
 
 
-@pytest.mark.parametrize(('dtype', 'scale', 'sentence'), [(np.float16, 1, None), (np.float64, 1e300, 'finite weights')])
-def test_a_model_from_elsewhere_is_tuned_in_float32_with_finite_weights(tmp_path, dtype, scale, sentence):
+def test_a_model_from_elsewhere_is_tuned_in_float32(tmp_path):
   bert = SMALLEST.clone(num_tokens=3, max_positions=24)
-  params = jax.tree.map(lambda leaf: scale * np.asarray(leaf, dtype), random_params(bert))
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), random_params(bert))
   hj.save(tmp_path / 'mine', hj.BertModel(bert), params, processes.mess3())
-  with pytest.raises(SettingsError, match=sentence) if sentence else contextlib.nullcontext():
-    _, read, _ = data.model(_resolved(tmp_path, pretrained_from=str(tmp_path / 'mine')).pretrained_from)
-    assert {leaf.dtype for leaf in jax.tree.leaves(read)} == {np.dtype('float32')}
+  _, read, _ = data.model(_resolved(tmp_path, pretrained_from=str(tmp_path / 'mine')).pretrained_from)
+  assert {leaf.dtype for leaf in jax.tree.leaves(read)} == {np.dtype('float32')}
