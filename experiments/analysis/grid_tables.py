@@ -125,7 +125,7 @@ class Grid(NamedTuple):
     """
     cells = means(self.records, self.rows, field, self.unit, cell, ['fit'])
     cells = cells[[fit for fit in FITS if fit in cells]]
-    return cells.rename(columns=lambda fit: '\n'.join(FITS[fit].rsplit(', ', 1)) + suffix)
+    return cells.rename(columns=lambda fit: heading(fit) + suffix)
 
   def at_end(self) -> 'Grid':
     """The grid without fits to a BERT before the last step at which it is read; its end has no step."""
@@ -188,6 +188,11 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
     if len(frame):
       made[name] = table(f'{_TITLES[name]}; over {grid.over}', frame.rename_axis(index=HEADINGS))
   return made
+
+
+def heading(fit: str) -> str:
+  """The heading of a column of one of FITS, its method above its model."""
+  return '\n'.join(FITS[fit].rsplit(', ', 1))
 
 
 def _in_words(pair: str) -> str:

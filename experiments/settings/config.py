@@ -95,7 +95,7 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   if not values.config and (values.help or values.list or verifies):
     return values, None, {}
   config = load(values.config, classes)
-  cls = class_of(config, classes)
+  cls = _class(config, classes)
   is_grid = cls is Settings
   valid = 'run or report, if the experiment is not a grid of trials'
   require(is_grid or values.mode in ('run', 'report'), '--mode', values.mode, valid)
@@ -192,11 +192,20 @@ def expanded(
   return grid
 
 
-def class_of(config: Mapping[str, Any], classes: Classes) -> Any:
+def _class(config: Mapping[str, Any], classes: Classes) -> Any:
   """The class of settings of the experiment that a config names; raises SettingsError if there is none."""
   experiment = config.get('experiment')
   require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
   return classes[str(experiment)]
+
+
+def from_config(config: ml_collections.ConfigDict, classes: Classes) -> Any:
+  """The settings of the experiment that a config names, with the first value of each list in a scalar field.
+
+  Raises SettingsError at the first field that is wrong.
+  """
+  first, _ = override(config, [], _class(config, classes))
+  return from_record(first.to_dict(), classes)
 
 
 def from_record(config: dict[str, Any], classes: Classes) -> Any:
@@ -204,7 +213,7 @@ def from_record(config: dict[str, Any], classes: Classes) -> Any:
 
   Raises SettingsError at the first field that is wrong.
   """
-  return _read(class_of(config, classes), config, '')
+  return _read(_class(config, classes), config, '')
 
 
 def _read(cls: Any, config: Any, prefix: str) -> Any:

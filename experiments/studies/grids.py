@@ -45,8 +45,7 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   program = config_lib.shipped(settings.experiment)
   if settings.plan or settings.scale not in config_lib.scales(program):
     return settings.plan
-  config, _ = config_lib.override(config_lib.at_scale(program, settings.scale), [], Settings)
-  return config_lib.from_record(config.to_dict(), {settings.experiment: Settings}).plan
+  return config_lib.from_config(config_lib.at_scale(program, settings.scale), {settings.experiment: Settings}).plan
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:

@@ -4,11 +4,11 @@ from matplotlib.figure import Figure
 import numpy as np
 import pandas as pd
 
-from experiments.analysis import figures as figures_lib
+from experiments.analysis import figures as figures_lib, grid_tables
 from experiments.analysis.statistics import holm, Interval, interval, LEVEL, outcome, percent
 from experiments.analysis.tables import by_unit, format_number, means, Row, Table, table
 from experiments.settings.grid import Settings
-from experiments.settings.methods import METHODS, MODEL_NAMES, NONE
+from experiments.settings.methods import NONE
 from experiments.studies import grids
 
 # The column of the number of labels, as `--config.downstream.num_labels=10,20` makes it.
@@ -16,6 +16,8 @@ LABELS = 'downstream.num_labels'
 # Labels of the reader of BERT whose accuracy readers without a model have to reach, and those of the leads.
 _REACHED, _LEADS = 50, (20, 100)
 _HMM = ['num_states', 'trial']
+# The end point whose interval is of logarithms.
+_RATIO = 'labels, ratio'
 _TITLES = {
   'by_labels': 'Test accuracy in percent by the number of labels, mean [95% interval]; over HMMs',
   'saved': (
@@ -31,9 +33,10 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The accuracies of each reader, and what is saved, only from records; of one number of labels as of any grid."""
   if LABELS not in records:
     return grids.tables(records, settings)
-  named = records.assign(reader=[_label(*pair) for pair in zip(records['method'], records['model'])])
-  accuracies = means(named, ['num_states', LABELS], 'accuracy', ['trial'], percent, ['reader'])
-  frame = accuracies.sort_index().reset_index().rename(columns={'num_states': '|H|', LABELS: 'labels'})
+  named = records.assign(fit=_fits(records))
+  accuracies = means(named, ['num_states', LABELS], 'accuracy', ['trial'], percent, ['fit'])
+  accuracies = accuracies.sort_index().rename(columns=grid_tables.heading)
+  frame = accuracies.reset_index().rename(columns={'num_states': '|H|', LABELS: 'labels'})
   made = {'by_labels': table(_TITLES['by_labels'], frame)}
   rows = _saved(records)
   return made | {'saved': table(_TITLES['saved'], rows, num_texts=1)} if rows else made
@@ -43,15 +46,13 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """Accuracy against the number of labels, a panel for each size; only from records."""
   if LABELS not in records:
     return grids.figures(records, settings)
-  named = records.assign(
-    reader=list(zip(records['method'], records['model'])), size=[f'|H| = {size}' for size in records['num_states']]
-  )
+  named = records.assign(fit=_fits(records), size=[f'|H| = {size}' for size in records['num_states']])
   drawn = figures_lib.lines(
     named,
     settings.figure,
     'Accuracy by the number of labels',
     x=LABELS,
-    by='reader',
+    by='fit',
     unit=_HMM,
     over='HMMs',
     style=_style,
@@ -61,18 +62,14 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   return {'labels': drawn} if drawn else {}
 
 
-def _label(method: str, model: str) -> str:
-  return f'{METHODS[method].label}\n{MODEL_NAMES[model]}'
+def _fits(records: pd.DataFrame) -> pd.Series:
+  """The fit of each record, one of FITS."""
+  return records['model'] + ' ' + records['method']
 
 
-def _style(reader: tuple[str, str]) -> figures_lib.Style:
-  method = METHODS[reader[0]]
-  return {
-    'label': _label(*reader).replace('\n', ', '),
-    'color': method.colour,
-    'marker': method.marker,
-    'linestyle': method.dash,
-  }
+def _style(fit: str) -> figures_lib.Style:
+  _, method = fit.split()
+  return {'label': grid_tables.FITS[fit], **figures_lib.style_of(method)}
 
 
 def chosen(records: pd.DataFrame) -> pd.DataFrame:
@@ -104,13 +101,13 @@ def ratio(accuracies: pd.DataFrame) -> float:
 
 
 def _saved(records: pd.DataFrame) -> list[Row]:
-  """The rows of the table `saved`, for each size."""
+  """The rows of the table `saved`: for each size the ratio and the leads, with Holm over all."""
   found: dict[tuple[str, int], Interval] = {}
   for size, best in chosen(records).dropna().groupby(level='num_states'):
     by_hmm = [one.droplevel(_HMM) for _, one in best.groupby(level=_HMM)]
     ratios = [ratio(one) for one in by_hmm if _REACHED in one.index]
     if ratios:
-      found['labels, ratio', size] = interval(np.log(ratios))
+      found[_RATIO, size] = interval(np.log(ratios))
     for labels in _LEADS:
       leads = [100 * (one['bert'] - one[NONE])[labels] for one in by_hmm if labels in one.index]
       if leads:
@@ -120,7 +117,7 @@ def _saved(records: pd.DataFrame) -> list[Row]:
 
 
 def _row(name: str, size: int, found: Interval, p_value: float, num_rows: int) -> Row:
-  is_ratio = name.startswith('labels')
+  is_ratio = name == _RATIO
   low, high = found.ends
   shown = str(found)
   if is_ratio:

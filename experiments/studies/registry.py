@@ -44,12 +44,8 @@ SETTINGS: config_lib.Classes = _Imported({name: settings for name, (_, settings)
 
 
 def from_config(config: ml_collections.ConfigDict) -> Any:
-  """The settings of the experiment that a config names, with the first value of each list in a scalar field.
-
-  Raises SettingsError at the first field that is wrong.
-  """
-  first, _ = config_lib.override(config, [], config_lib.class_of(config, SETTINGS))
-  return config_lib.from_record(first.to_dict(), SETTINGS)
+  """The settings of the experiment that a config names; raises SettingsError as `settings.config.from_config` does."""
+  return config_lib.from_config(config, SETTINGS)
 
 
 def from_record(recorded: dict[str, Any]) -> Any:
