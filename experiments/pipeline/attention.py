@@ -49,7 +49,7 @@ def profile(weights: np.ndarray, concentration: np.ndarray, most: float) -> dict
 
 
 def concentration(job: Job) -> tuple[str, np.ndarray, float]:
-  """How far P[H_i | X_{-i}] concentrates at each position of the test inputs.
+  """The concentration of P[H_i | X_{-i}] at each position of the test inputs.
 
   Returns:
     The name of the measure: 'read_probability', P[J_i = the label's cell | X_{-i}] if there are several cells, or else

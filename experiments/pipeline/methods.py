@@ -1,4 +1,4 @@
-"""What each method of tuning does: what it trains, reads and measures, and how it is fitted."""
+"""Each method of tuning as functions: what it trains, reads and measures, and how it is fitted."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -155,7 +155,7 @@ WAYS = {
 
 
 def tuner_of(method: str, settings: Settings, point: Point, model: Any) -> Tuner:
-  """What one of METHODS trains on a model."""
+  """The tuner of one of METHODS on a model."""
   way = WAYS[method]
   model = Shifted(model) if METHODS[method].shifts else model
   prompt = way.prompt(settings) if way.prompt else None

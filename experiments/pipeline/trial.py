@@ -28,7 +28,7 @@ from hmm_jax.models.model import MaskedLM
 
 
 class Drawn(NamedTuple):
-  """What a trial draws, and what models of it are measured against."""
+  """The draws of a trial, and what models of it are measured against."""
 
   distribution: Distribution
   downstream: downstream_lib.Downstream
@@ -114,7 +114,7 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribut
 
 
 def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Drawn:
-  """What a trial draws, computed once for recent trials that share it."""
+  """The draws of a trial, computed once for recent trials that share it."""
   downstream = shared_tasks(trial, distribution)
   with reporter.clock.phase('measuring'):
     ideals = _shared('ideals', trial, lambda: distance.ideals_of(trial, distribution, downstream))

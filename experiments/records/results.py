@@ -107,7 +107,7 @@ def _points(grid: Sequence[Any]) -> dict[str, Record]:
 
 
 def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
-  """Of each row, the settings that it was made for, as a key of `points`; '' if its values are those of none.
+  """The settings that each row was made for, as a key of `points`; '' if its values are those of none.
 
   A row may lack columns that later settings brought, and fit several. It is then of the earliest, the last of `points`.
   """

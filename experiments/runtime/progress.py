@@ -1,4 +1,4 @@
-"""What a run prints: messages, and a line of progress now and then."""
+"""The output of a run: messages, and a line of progress now and then."""
 
 from collections.abc import Callable, Iterator
 import contextlib

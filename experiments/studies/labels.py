@@ -1,4 +1,4 @@
-"""How many labels does pretraining save? Readers of BERT and readers without a model, by the number of labels."""
+"""The labels that pretraining saves: readers of BERT and readers without a model, by the number of labels."""
 
 from matplotlib.figure import Figure
 import numpy as np

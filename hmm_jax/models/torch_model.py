@@ -114,7 +114,7 @@ def _texts(module: Any, num_tokens: int) -> np.ndarray:
 
 
 def _reads(predict: Any, texts: Any, num_tokens: int) -> tuple[bool, bool]:
-  """Whether no row of texts [n, T] reads a later token, and whether the last reads its own, by changing tokens."""
+  """Two answers by changing tokens of texts [n, T]: if no row reads a later one, and if the last reads its own."""
   probs = predict(texts)
 
   def change(column: int) -> Any:
