@@ -50,7 +50,16 @@ _METHODS = {
     'window',
     'window_quadratic',
   ),
-  'degree': ('head_whitened', 'quadratic', 'mlp_converged', 'masks_converged', 'posterior', 'table', 'window'),
+  'degree': (
+    'head_whitened',
+    'quadratic',
+    'mlp_converged',
+    'masks_converged',
+    'posterior',
+    'neighbours',
+    'table',
+    'window',
+  ),
 }
 
 

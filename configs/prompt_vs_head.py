@@ -74,6 +74,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
       'oracle_prompt',
       'prompt_refit',
       'oracle_refit',
+      'quadratic',
+      'neighbours',
       *base.WITHOUT_MODEL,
     )
     config.figures = ('overview', 'figure_3_left', 'nearest_tokens', 'budget', 'conditioning')
