@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
+from experiments.runtime.jax_options import compile_fast
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.inference.posterior import Posterior
@@ -155,11 +156,11 @@ def cheap_commands():
 def compiling_fast():
   """Compile without XLA optimisation: small programs cost more to optimise than to run."""
   before = jax.config.values['jax_disable_most_optimizations']
-  jax.config.update('jax_disable_most_optimizations', True)
+  compile_fast(True)
   try:
     yield
   finally:
-    jax.config.update('jax_disable_most_optimizations', before)
+    compile_fast(before)
 
 
 def pytest_sessionfinish():
