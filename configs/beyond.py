@@ -11,9 +11,10 @@ many points readers without a model lose as emissions grow weaker; it is run wit
 
 `readers` asks whether a head that is not linear reads at one [MASK] what a linear one does not
 (docs/findings/readability.md): at |H| = 25 and 30, on the HMMs of `prompt_vs_head:evidence` and, with --config.seed=46
---config.num_trials_by_size=(), on those of `masks`. Its controls are further runs in the same folders:
---config.models=exact,untrained --config.methods=head_whitened,quadratic,masks_converged,neighbours. `degree` asks the same of the exact model, as posteriors become
-mixed (temperature) and as |H| passes 55, the number of products of two of ten numbers.
+--config.num_trials_by_size=(), on those of `masks`. Controls are further runs in the same folders:
+--config.models=exact,untrained --config.methods=head_whitened,quadratic,masks_converged,neighbours.
+`degree` asks the same of the exact model, as posteriors become mixed (temperature) and as |H| passes 55, the number of
+products of two of ten numbers.
 
 Cost: seven trials of `masks` took 24 minutes of CPU time, 12 of them tuning, so that 20 take about 70; `temperatures`
 three.
