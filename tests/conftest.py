@@ -148,19 +148,23 @@ def without_optimisation():
 @pytest.fixture(scope='module')
 def cheap_commands():
   """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
-  with compiling_fast(), contextlib.chdir(ROOT):
+  before = jax.config.values['jax_disable_most_optimizations']
+  # Those of the modules before, which may be of either kind, are dropped.
+  compile_fast(True)
+  with contextlib.chdir(ROOT):
     yield
+  compile_fast(before)
 
 
 @contextlib.contextmanager
 def compiling_fast():
   """Compile without XLA optimisation: small programs cost more to optimise than to run."""
   before = jax.config.values['jax_disable_most_optimizations']
-  compile_fast(True)
+  jax.config.update('jax_disable_most_optimizations', True)
   try:
     yield
   finally:
-    compile_fast(before)
+    jax.config.update('jax_disable_most_optimizations', before)
 
 
 def pytest_sessionfinish():
