@@ -8,6 +8,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support import float64
 from hmm_jax._support.arguments import checked, converted
 from hmm_jax.distributions.hmm import Distribution
 
@@ -32,11 +33,11 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   return _sample(key, _tables(hmm), length)
 
 
-@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
+@converted
 def sample_corpus(
   key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
 ) -> Array:
-  """Tokens of many documents, [S, T], as `token_dtype`.
+  """Tokens of many documents, [S, T], int32.
 
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends only on (key, d). Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.
@@ -45,8 +46,14 @@ def sample_corpus(
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
   >>> corpus = sample_corpus(jax.random.key(1), hmm, num_documents=6, length=5)
   >>> corpus.shape, corpus.dtype
-  ((6, 5), dtype('uint8'))
+  ((6, 5), dtype('int32'))
   """
+  return _corpus(key, hmm, num_documents, length, chunk_size).astype(jnp.int32)
+
+
+@functools.partial(float64.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
+def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int, chunk_size: int) -> Array:
+  """`sample_corpus` as `token_dtype`."""
   tables = _tables(hmm)
 
   def document(index: Array) -> Array:
@@ -66,8 +73,8 @@ def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
 
 @converted
 def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
-  """`in_chunks` of `sample_corpus`."""
-  return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)
+  """`in_chunks` of `sample_corpus`, as `token_dtype`."""
+  return in_chunks(_corpus(key, hmm, num_documents, document_length, DOCUMENTS_AT_A_TIME), chunk_length)
 
 
 def token_dtype(num_tokens: int) -> np.dtype:
