@@ -40,8 +40,8 @@ from .distributions.memory_hmm import (
   to_hmm as to_hmm,
 )
 from .distributions.mixed_states import (
-  entropies as entropies,
   Entropies as Entropies,
+  entropies as entropies,
   mixed_states as mixed_states,
   MixedStates as MixedStates,
 )

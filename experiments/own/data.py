@@ -25,10 +25,10 @@ from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax._support.float64 import float64, narrowest
+from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
-from hmm_jax.distributions.labelled import Process
-from hmm_jax.distributions.processes import is_named, NAMED, named, reachable
+from hmm_jax.distributions.labelled import Process, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
@@ -39,7 +39,7 @@ FOLDER = 'user_data'
 # Most bytes of NAME, so that NAME-DIGEST.npz has at most 255.
 _LONGEST_NAME = 238
 _VALID = {
-  'distribution': f'one of {", ".join(NAMED)}, with parameters as in mess3:alpha=0.6, or a .json or .npz file',
+  'distribution': f'one of {", ".join(processes.NAMED)}, as mess3:alpha=0.6, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
   'pretrained_from': 'a folder of hmm_jax.save with a BERT, or of a BertForMaskedLM',
 }
@@ -72,7 +72,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
   if not word or not isinstance(word, str):
     return
-  read_process = lambda word: _arrays(plain(named(word) if is_named(word) else load_distribution(word)))
+  read_process = lambda word: _arrays(plain(processes.named(word) or load_distribution(word)))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
   valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {config.hmm.num_tokens}'
@@ -136,8 +136,11 @@ def model(reference: str) -> tuple[Bert, Any, Any]:
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   word = os.path.expanduser(word)
-  path = pathlib.Path(word)
-  if not is_named(word) and not os.path.exists(word):
+  path, name = pathlib.Path(word), word.split(':')[0]
+  if name in processes.NAMED:
+    # Its parameters decide the digest.
+    path = pathlib.Path(name)
+  elif not os.path.exists(word):
     kept = _copies(field, path, workdir)
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
@@ -147,9 +150,7 @@ def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[s
 
 
 def _name(path: pathlib.Path) -> str:
-  """The NAME of a reference, without a process's parameters; a digest if it is too long for a file of the workdir."""
-  if is_named(str(path)):
-    return str(path).split(':')[0]
+  """The NAME of a file's reference; a digest if it is too long for a file of the workdir."""
   return path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
 
 

@@ -1,9 +1,9 @@
 """A distribution of text in a file, .json or .npz, read without trust: nothing is unpickled or run.
 
 A file holds the fields of an `HMM`, those of a `MemoryHMM`, or `transition_matrices` T [V, S, S] with or without
-`initial_probs`, as `from_transition_matrices` takes them: those of a `Process`, which is loaded. In .json they are nested lists in an object, beside
-which `$schema` may stand, which is not read. The schema is docs/schemas/distribution.json, an example
-docs/examples/mess3.json.
+`initial_probs`, as `from_transition_matrices` takes them: those of a `Process`, which is loaded. In .json they are
+nested lists in an object, beside which `$schema` may stand, which is not read. The schema is
+docs/schemas/distribution.json, an example docs/examples/mess3.json.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Processes of labelled transition matrices: the HMM that inference runs on, and beliefs over the states of the matrices.
+"""Processes of labelled transition matrices: the HMM that inference runs on, and beliefs over the matrices' states.
 
 An edge-emitting process (an epsilon-machine, a hidden Markov chain of Mealy type) is given by T [V, S, S] with
 T[x, i, j] = P[token x, next state j | state i], so that P[x_1 ... x_n] = pi T[x_1] ... T[x_n] 1.
@@ -21,21 +21,21 @@ from hmm_jax.distributions.memory_hmm import to_hmm
 from hmm_jax.inference.posterior import forward_backward, Posterior
 
 # A process as functions of it take it: a distribution, or T [V, S, S].
-ProcessLike = Distribution | ArrayLike | list[Any]
+ProcessLike = Distribution | ArrayLike
 
 
 @shown
 class Process(NamedTuple):
   """The HMM of labelled transition matrices T [V, S, S], which it keeps.
 
-  Whatever takes an `HMM` takes it as one of H states; `beliefs`, `mixed_states` and `entropies` speak of the S states of
-  T. S_t is the state of T before token t, H_t the state of the HMM that emits token t.
+  Whatever takes an `HMM` takes it as one of H states; `beliefs`, `mixed_states` and `entropies` speak of the S states
+  of T. S_t is the state of T before token t, H_t the state of the HMM that emits token t.
 
   Attributes:
     initial_probs: [H], P[H_1].
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     emission_matrix: [H, V], entry (i, v) = P[X_t = v | H_t = i].
-    transition_matrices: T [V, S, S], T[x, i, j] = P[X_t = x, S_{t+1} = j | S_t = i].
+    transition_matrices: T [V, S, S], T[x, i, j] = P[X_t = x, S_{t+1} = j | S_t = i], of sum 1 over x and j.
     start_probs: pi [S], P[S_1].
     emitting_probs: [S, H], P[H_t = h | S_t = s].
     next_state_probs: [H, S], P[S_{t+1} = s | H_t = h].
@@ -81,9 +81,8 @@ class Process(NamedTuple):
 
   def validate(self) -> 'Process':
     """Return it as arrays. Raises ValueError naming the field of the HMM that is wrong."""
-    process: Process = arguments.with_arrays(self)
-    process.hmm.validate()
-    return process
+    self.hmm.validate()
+    return arguments.with_arrays(self)
 
 
 def from_transition_matrices(
@@ -123,12 +122,12 @@ def from_transition_matrices(
   are_equal = functools.partial(np.isclose, rtol=rounding, atol=0)
   T = T / T.sum((0, 2))[:, None]
   start, possible = _start(T.sum(0), initial_probs)
-  T, pi, states = T[:, possible][:, :, possible], start[possible], np.eye(len(possible))[possible]
-  A, W = T.sum(0), T.sum(2).T
-  if are_equal(T, W.T[:, :, None] * A).all():
-    return Process(pi, A, W, given, start, states.T, A @ states)
-  hmm, entering, ends = _pairs_as_states(T, pi, are_equal)
-  return Process(*hmm, given, start, states.T @ entering.T, states[ends])
+  possible_T, pi, states = T[:, possible][:, :, possible], start[possible], np.eye(len(possible))[possible]
+  A, W = possible_T.sum(0), possible_T.sum(2).T
+  if are_equal(possible_T, W.T[:, :, None] * A).all():
+    return Process(pi, A, W, T, start, states.T, A @ states)
+  hmm, entering, ends = _pairs_as_states(possible_T, pi, are_equal)
+  return Process(*hmm, T, start, states.T @ entering.T, states[ends])
 
 
 @with_promotion
@@ -161,15 +160,23 @@ def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) ->
     >>> beliefs(T, np.array([0, 2, 0])).tolist()  # the token between two 0s is a 0
     [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
   """
-  process = as_distribution(process)
+  distribution = _distribution(process)
   tokens = arguments.array('tokens', tokens)
-  arguments.check_ids('tokens', tokens, process.num_tokens + 1)
-  if isinstance(process, Process):
+  arguments.check_ids('tokens', tokens, distribution.num_tokens + 1)
+  if isinstance(distribution, Process):
     # Quotients of small numbers.
-    process = jax.tree.map(float64, process)
-    return _before_tokens(process, _posterior(process, tokens), causal)
-  posterior = _posterior(process, tokens)
-  return np.asarray(posterior.predicted_probs if causal else posterior.leave_one_out_probs)
+    distribution = jax.tree.map(float64, distribution)
+  filtered, predicted, _, leave_one_out, _ = map(np.asarray, _posterior(distribution, tokens))
+  if not isinstance(distribution, Process):
+    return predicted if causal else leave_one_out
+  past = np.roll(filtered @ distribution.next_state_probs, 1, axis=-2)
+  past[..., 0, :] = distribution.start_probs
+  if causal:
+    return past
+  # P[x_{t+1:} | H_t] but for a factor; a state that cannot occur has no future.
+  future = leave_one_out / positive_or_one(predicted)
+  weights = past * (future @ distribution.emitting_probs.T)
+  return weights / positive_or_one(weights.sum(-1, keepdims=True))
 
 
 @functools.partial(float64_lib.jit, returns_float64=True)
@@ -177,21 +184,7 @@ def _posterior(process: Distribution, tokens: Any) -> Posterior:
   return forward_backward(process, text_likelihoods(process, tokens))
 
 
-def _before_tokens(process: Process, posterior: Posterior, causal: bool) -> np.ndarray:
-  """P[S_t | x_{1:t-1}], or P[S_t | x_{-t}], from the posterior of H_t."""
-  filtered, predicted = posterior.filtered_probs, posterior.predicted_probs
-  past = filtered @ process.next_state_probs
-  past = np.roll(past, 1, axis=-2)
-  past[..., 0, :] = process.start_probs
-  if causal:
-    return past
-  # P[x_{t+1:} | H_t] but for a factor; a state that cannot occur has no future.
-  future = posterior.leave_one_out_probs / positive_or_one(predicted)
-  weights = past * (future @ process.emitting_probs.T)
-  return weights / positive_or_one(weights.sum(-1, keepdims=True))
-
-
-def as_distribution(process: ProcessLike) -> Any:
+def _distribution(process: ProcessLike) -> Any:
   """A checked distribution: `process` itself, or that of T [V, S, S] from its stationary law."""
   if hasattr(process, 'transition_matrix'):
     return arguments.distribution(process)
@@ -200,14 +193,11 @@ def as_distribution(process: ProcessLike) -> Any:
 
 def edges(process: ProcessLike) -> tuple[np.ndarray, np.ndarray]:
   """T [V, S, S] and P[S_1] [S] in float64; of an HMM with T[x, i, j] = W_ix A_ij, of a memory that of `to_hmm`."""
-  process = as_distribution(process)
-  if isinstance(process, Process):
-    T, start = process.transition_matrices, process.start_probs
-  else:
-    hmm = jax.tree.map(float64, to_hmm(process))
-    T, start = hmm.emission_matrix.T[:, :, None] * hmm.transition_matrix, hmm.initial_probs
-  T, start = float64(T), float64(start)
-  return T / T.sum((0, 2))[:, None], start / start.sum()
+  distribution = _distribution(process)
+  if not isinstance(distribution, Process):
+    initial_probs, A, W = jax.tree.map(float64, to_hmm(distribution))
+    distribution = from_transition_matrices(W.T[:, :, None] * A, initial_probs)
+  return float64(distribution.transition_matrices), float64(distribution.start_probs)
 
 
 def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
@@ -215,14 +205,14 @@ def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, 
   if initial_probs is not None:
     pi = float64(arguments.array('initial_probs', initial_probs))
     check_probs('initial_probs', pi, A.shape[:1])
-    return pi, reachable(A, pi > 0)
-  recurrent = _recurrent(A)
-  if not recurrent.any():
+  elif _recurrent(A).any():
+    pi = stationary_probs(A)
+  else:
     raise ValueError(
-      'transition_matrices have several stationary laws; valid are matrices with one, or initial_probs [S] beside them, '
-      'such as the stationary law of each closed part times its weight, as `processes.mixture` gives'
+      'transition_matrices have several stationary laws; valid is one, or give initial_probs [S], such as their '
+      'weighted mean (`processes.mixture`)'
     )
-  return stationary_probs(A), recurrent
+  return pi, reachable(A, pi > 0)
 
 
 def _pairs_as_states(
@@ -242,7 +232,8 @@ def _pairs_as_states(
     is_same = are_equal(proportions[first], proportions[pair]).all(1) & (ends[first] == ends[pair])
     if not is_same.any():
       first.append(pair)
-    group[pair] = is_same.argmax() if is_same.any() else len(first) - 1
+      is_same = np.append(is_same, True)
+    group[pair] = is_same.argmax()
   entering_HxS, emission_matrix = np.zeros((len(first), len(pi))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)
@@ -273,5 +264,3 @@ def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
 def _recurrent(transition_matrix: np.ndarray) -> np.ndarray:
   """States reachable from every state, [H] bool: the support of the stationary law; all False if it is not unique."""
   return np.all([reachable(transition_matrix, start) for start in np.eye(len(transition_matrix), dtype=bool)], axis=0)
-
-

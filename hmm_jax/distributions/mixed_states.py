@@ -74,9 +74,9 @@ class Entropies(NamedTuple):
     block_entropies: [length + 1], H(L) = H[X_{1:L}], from H(0) = 0 on.
     myopic_entropies: [length], h(L) = H[X_L | X_{1:L-1}] = H(L) - H(L - 1), from h(1) on: the least loss of a causal
       model at each position.
-    entropy_rate: bounds (low, high) of h: H[X_L | X_{1:L-1}, S_1] <= h <= h(L) at L = `length`; both are h if the
+    entropy_rate: [2], bounds low and high of h: H[X_L | X_{1:L-1}, S_1] <= h <= h(L) at L = `length`; both are h if the
       process is unifilar.
-    excess_entropy: bounds (low, high) of E = I[past; future] = sum_L (h(L) - h).
+    excess_entropy: [2], bounds low and high of E = I[past; future] = sum_L (h(L) - h).
     statistical_complexity: C = H[causal state], of a unifilar process; NaN for another.
 
   The last three are NaN unless the process starts from a stationary law.
@@ -88,8 +88,8 @@ class Entropies(NamedTuple):
 
   block_entropies: np.ndarray
   myopic_entropies: np.ndarray
-  entropy_rate: tuple[float, float]
-  excess_entropy: tuple[float, float]
+  entropy_rate: np.ndarray
+  excess_entropy: np.ndarray
   statistical_complexity: float
 
 
@@ -117,24 +117,24 @@ def entropies(process: ProcessLike, length: int) -> Entropies:
 
     >>> from hmm_jax.distributions.processes import golden_mean
     >>> found = entropies(golden_mean(), length=10)
-    >>> (np.array([*found.entropy_rate, *found.excess_entropy, found.statistical_complexity]) / np.log(2)).round(4).tolist()
-    [0.6667, 0.6667, 0.2516, 0.2516, 0.9183]
+    >>> (found.entropy_rate / np.log(2)).round(4).tolist(), round(found.statistical_complexity / np.log(2), 4)
+    ([0.6667, 0.6667], 0.9183)
   """
   arguments.check_size('length', length)
   T, start = edges(process)
   myopic, uncertainty = _walk(T, start[None], np.ones(1), length)
   block = np.append(0, np.cumsum(myopic))
   if not np.allclose(start @ T.sum(0), start, rtol=0, atol=1e-6):
-    return Entropies(block, myopic, (np.nan, np.nan), (np.nan, np.nan), np.nan)
+    unknown = np.full(2, np.nan)
+    return Entropies(block, myopic, unknown, unknown, np.nan)
   from_states, uncertainty_from_states = _walk(T, np.eye(len(start)), start, length)
-  low, high = float(from_states[-1]), float(myopic[-1])
-  complexity = np.nan
-  if _is_unifilar(T[:, start > 0]):
-    high = low
-    complexity = float(_entropy(_causal_state_probs(T, start)))
-  least = float(block[-1]) - length * high
-  most = float(block[-1]) - length * low + uncertainty - uncertainty_from_states
-  return Entropies(block, myopic, (low, high), (least, most), complexity)
+  rate, complexity = np.array([from_states[-1], myopic[-1]]), np.nan
+  is_unifilar = (np.count_nonzero(T[:, start > 0], axis=2) <= 1).all()
+  if is_unifilar:
+    rate, complexity = rate[[0, 0]], float(_entropy(_causal_state_probs(T, start)))
+  excess = block[-1] - length * rate[::-1]
+  excess[1] += uncertainty - uncertainty_from_states
+  return Entropies(block, myopic, rate, excess, complexity)
 
 
 def _walk(T: np.ndarray, beliefs: np.ndarray, probs: np.ndarray, length: int) -> tuple[np.ndarray, float]:
@@ -152,11 +152,10 @@ def _levels(
   """The beliefs [n, S] after 0, 1, ..., `depth` tokens and their probabilities [n]."""
   yield beliefs, probs
   for _ in range(depth):
-    following = np.einsum('ni,vij->nvj', beliefs, T).reshape(-1, T.shape[-1])
-    token_probs = following.sum(1)
-    following_probs = np.repeat(probs, len(T)) * token_probs
-    possible = following_probs > 0
-    beliefs, probs = _merged(following[possible] / token_probs[possible, None], following_probs[possible])
+    weights = np.einsum('n,ni,vij->nvj', probs, beliefs, T).reshape(-1, T.shape[-1])
+    weights = weights[weights.any(1)]
+    probs = weights.sum(1)
+    beliefs, probs = _merged(weights / probs[:, None], probs)
     yield beliefs, probs
 
 
@@ -179,22 +178,15 @@ def _entropy(probs: np.ndarray) -> np.ndarray:
   return scipy.special.entr(probs).sum(-1)
 
 
-def _is_unifilar(T: np.ndarray) -> bool:
-  """True if each token leads each state to one at most."""
-  return bool((np.count_nonzero(T, axis=2) <= 1).all())
-
-
 def _causal_state_probs(T: np.ndarray, start: np.ndarray) -> np.ndarray:
   """The law of the causal state of a stationary unifilar process: states with equal futures are one.
 
-  Classes are split until states of a class have the same law of the token and lead by it to the same class (Moore 1956).
+  Classes are split until the states of one have the same law of the token and lead by it to the same class (Moore
+  1956), which takes at most S rounds.
   """
-  occurs = start > 0
-  T, start = T[:, occurs][:, :, occurs], start[occurs]
   token_probs, following = T.sum(2).T, T.argmax(2).T
-  classes, num_classes = np.zeros(len(start), int), 0
-  while classes.max() + 1 > num_classes:
-    num_classes = classes.max() + 1
+  classes = np.zeros(len(start), int)
+  for _ in start:
     next_classes = np.where(token_probs > 0, classes[following], -1)
     _, classes = np.unique(np.hstack([_cells(token_probs), next_classes]), axis=0, return_inverse=True)
     classes = classes.ravel()

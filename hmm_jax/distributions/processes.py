@@ -7,7 +7,7 @@ words: a `Process`, another distribution, or T itself.
 
 from collections.abc import Callable, Sequence
 import functools
-import inspect
+import json
 
 import jax
 from jax import Array
@@ -23,7 +23,6 @@ from hmm_jax.distributions.labelled import (
   from_transition_matrices,
   Process,
   ProcessLike,
-  reachable,
   stationary_probs,
 )
 
@@ -160,7 +159,7 @@ def ginc(
   A document draws a concept and keeps it. State (c, e, k) is concept c, entity e, property k, numbered in that order
   with k fastest, and A = blockdiag_c(E kron P_c): entities move by a matrix E that concepts share, properties by a
   matrix P_c of each concept. Every (e, k) has one token, the same in all concepts, and property 0 the delimiter, token
-  0. `concept_probs` reads the posterior of the concept.
+  0. `component_probs` reads the posterior of the concept.
 
   Args:
     key: a PRNG key.
@@ -178,7 +177,7 @@ def ginc(
   Two concepts of nine states have probability 1/2 each, words in common, and ways to move of their own:
 
     >>> hmm = ginc(jax.random.key(0), num_concepts=2)
-    >>> concept_probs(hmm.initial_probs, 2).round(3).tolist()
+    >>> component_probs(hmm.initial_probs, (9, 9)).round(3).tolist()
     [0.5, 0.5]
     >>> bool((hmm.emission_matrix[:9] == hmm.emission_matrix[9:]).all())
     True
@@ -200,16 +199,6 @@ def ginc(
   initial = softmax_of_uniform(key_initial, (num_concepts, tokens.size), initial_temperature) / num_concepts
   emission_matrix = np.tile(np.eye(num_tokens, dtype=np.float32)[tokens.reshape(-1)], (num_concepts, 1))
   return HMM(np.ravel(initial), scipy.linalg.block_diag(*blocks), emission_matrix).validate()
-
-
-@arguments.converted
-def concept_probs(state_probs: Array | np.ndarray, num_concepts: int) -> Array | np.ndarray:
-  """The law [..., C] of the concept, from a law [..., H] of the states of `ginc`: sums over blocks.
-
-  >>> concept_probs(np.array([0.5, 0.25, 0.125, 0.125]), 2).tolist()
-  [0.75, 0.25]
-  """
-  return state_probs.reshape(*state_probs.shape[:-1], num_concepts, -1).sum(-1)
 
 
 def with_bos(process: ProcessLike) -> Process:
@@ -246,24 +235,22 @@ def product(*processes: ProcessLike) -> Process:
   return from_transition_matrices(functools.reduce(np.kron, matrices), functools.reduce(np.kron, starts))
 
 
-def factor_probs(state_probs: ArrayLike, *processes: ProcessLike) -> list[np.ndarray]:
+def factor_probs(state_probs: ArrayLike, num_states: Sequence[int]) -> list[np.ndarray]:
   """The belief [..., S_i] over the states of each factor, from one [..., S] over those of their `product`.
 
   Factors are independent given the text, so that this is what each factor's own text says of it.
 
-  Raises:
-    ValueError: S is not the product of the S_i.
+  Args:
+    state_probs: [..., S], such as `beliefs` of the product.
+    num_states: S_1, S_2, ..., whose product is S.
 
-  >>> [belief.tolist() for belief in factor_probs(np.array([0.5, 0, 0.25, 0.25]), golden_mean(), even())]
+  >>> [belief.tolist() for belief in factor_probs(np.array([0.5, 0, 0.25, 0.25]), (2, 2))]
   [[0.5, 0.5], [0.75, 0.25]]
   """
-  joint = np.asarray(arguments.array('state_probs', state_probs))
-  sizes = _sizes(processes)
-  if joint.shape[-1] != np.prod(sizes):
-    raise ValueError(f'state_probs have shape {joint.shape}; valid is [..., {np.prod(sizes)}], of factors {sizes}')
-  joint = joint.reshape(*joint.shape[:-1], *sizes)
-  axes = range(-len(sizes), 0)
-  return [joint.sum(tuple(other for other in axes if other != axis)) for axis in axes]
+  joint = np.asarray(state_probs)
+  joint = joint.reshape(*joint.shape[:-1], *num_states)
+  axes = set(range(-len(num_states), 0))
+  return [joint.sum(tuple(axes - {axis})) for axis in sorted(axes)]
 
 
 def mixture(processes: Sequence[ProcessLike], weights: ArrayLike) -> Process:
@@ -284,32 +271,32 @@ def mixture(processes: Sequence[ProcessLike], weights: ArrayLike) -> Process:
     >>> import hmm_jax as hj
     >>> process = mixture([golden_mean(), even()], [0.25, 0.75])
     >>> belief = hj.beliefs(process, np.array([1, 1, 2]), causal=True)
-    >>> component_probs(belief, golden_mean(), even()).round(3).tolist()
+    >>> component_probs(belief, (2, 2)).round(3).tolist()
     [[0.25, 0.75], [0.143, 0.857], [0.0, 1.0]]
   """
   matrices, starts = zip(*map(edges, processes))
-  weights = float64(arguments.array('weights', weights))
+  weights = float64(weights)
   check_probs('weights', weights, (len(starts),))
-  if len({len(T) for T in matrices}) > 1:
-    raise ValueError(f'processes have {[len(T) for T in matrices]} tokens; valid are processes of as many each')
+  num_tokens = [*map(len, matrices)]
+  if len(set(num_tokens)) > 1:
+    raise ValueError(f'processes have {num_tokens} tokens; valid is one number for all')
   T = [scipy.linalg.block_diag(*of_token) for of_token in zip(*matrices)]
-  return from_transition_matrices(T, np.concatenate([weight * start for weight, start in zip(weights, starts)]))
+  initial_probs = np.concatenate([weight * start for weight, start in zip(weights, starts)])
+  return from_transition_matrices(T, initial_probs)
 
 
-def component_probs(state_probs: ArrayLike, *processes: ProcessLike) -> np.ndarray:
-  """The belief [..., C] over the processes of a `mixture`, from one [..., S] over its states: sums over each one's.
+def component_probs(state_probs: ArrayLike, num_states: Sequence[int]) -> np.ndarray:
+  """The belief [..., C] over the processes of a `mixture`, or the concepts of `ginc`, from one [..., S] over states.
 
-  >>> component_probs(np.array([0.5, 0, 0.25, 0.25]), golden_mean(), even()).tolist()
+  Args:
+    state_probs: [..., S], such as `beliefs` of the mixture.
+    num_states: S_1, ..., S_C, whose sum is S.
+
+  >>> component_probs(np.array([0.5, 0, 0.25, 0.25]), (2, 2)).tolist()
   [0.5, 0.5]
   """
-  ends = np.cumsum(_sizes(processes))
-  parts = np.split(np.asarray(arguments.array('state_probs', state_probs)), ends[:-1], axis=-1)
-  return np.stack([part.sum(-1) for part in parts], axis=-1)
-
-
-def _sizes(processes: Sequence[ProcessLike]) -> list[int]:
-  """S of each process."""
-  return [len(edges(process)[1]) for process in processes]
+  first_states = np.cumsum([0, *num_states[:-1]])
+  return np.add.reduceat(np.asarray(state_probs), first_states, axis=-1)
 
 
 NAMED: dict[str, Callable[..., HMM | Process]] = {
@@ -324,28 +311,20 @@ NAMED: dict[str, Callable[..., HMM | Process]] = {
 }
 
 
-def named(word: str) -> HMM | Process:
-  """Return the process of `NAMED` that a word names, with parameters behind colons.
+def named(word: str) -> HMM | Process | None:
+  """Return the process of `NAMED` that a word names, with parameters behind colons; None if it names none.
 
   Raises:
-    ValueError: there is no such process, or it has no such parameter.
+    ValueError: the process has no such parameter, or a value is no number in JSON.
 
   >>> named('mess3:alpha=0.6:x=0.1').emission_matrix[0].round(3).tolist()
   [0.6, 0.2, 0.2]
   """
   name, *parts = word.split(':')
   if name not in NAMED:
-    raise ValueError(f'{word!r} names no process; valid are {", ".join(NAMED)}')
-  valid = inspect.signature(NAMED[name]).parameters
-  parameters = {}
-  for part in parts:
-    key, _, value = part.partition('=')
-    if key not in valid:
-      raise ValueError(f'{name} has no parameter {key!r}; valid are {", ".join(valid)}')
-    parameters[key] = int(value) if value.isdecimal() else float(value)
-  return NAMED[name](**parameters)
-
-
-def is_named(word: str) -> bool:
-  """True for a word that begins with a name of `NAMED`."""
-  return word.split(':')[0] in NAMED
+    return None
+  given = dict(part.split('=') for part in parts)
+  try:
+    return NAMED[name](**{parameter: json.loads(value) for parameter, value in given.items()})
+  except TypeError as error:
+    raise ValueError(f'{word!r} does not fit ({error}); valid is a form such as mess3:alpha=0.6')

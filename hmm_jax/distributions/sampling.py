@@ -8,7 +8,6 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import float64
 from hmm_jax._support.arguments import checked, converted
 from hmm_jax.distributions.hmm import Distribution
 
@@ -33,7 +32,7 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   return _sample(key, _tables(hmm), length)
 
 
-@converted
+@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
 def sample_corpus(
   key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
 ) -> Array:
@@ -48,16 +47,10 @@ def sample_corpus(
   >>> corpus.shape, corpus.dtype
   ((6, 5), dtype('int32'))
   """
-  return _corpus(key, hmm, num_documents, length, chunk_size).astype(jnp.int32)
-
-
-@functools.partial(float64.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
-def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int, chunk_size: int) -> Array:
-  """`sample_corpus` as `token_dtype`."""
   tables = _tables(hmm)
 
   def document(index: Array) -> Array:
-    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
+    return _sample(jax.random.fold_in(key, index), tables, length)[1]
 
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.
   num_chunks = -(-num_documents // chunk_size)
@@ -74,7 +67,8 @@ def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
 @converted
 def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
   """`in_chunks` of `sample_corpus`, as `token_dtype`."""
-  return in_chunks(_corpus(key, hmm, num_documents, document_length, DOCUMENTS_AT_A_TIME), chunk_length)
+  documents = sample_corpus(key, hmm, num_documents, document_length)
+  return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
 
 
 def token_dtype(num_tokens: int) -> np.dtype:
