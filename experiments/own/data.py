@@ -169,7 +169,8 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   """Read what a field names; raises SettingsError if that fails."""
   try:
     return reader(word)
-  except (OSError, EOFError, MemoryError, ValueError) as error:
+  # A process raises TypeError for a parameter that it lacks.
+  except (OSError, EOFError, MemoryError, TypeError, ValueError) as error:
     reason, *of_file = str(error).split('; valid ', 1)
     # For an existing file, its own error may be more precise.
     valid = of_file[0] if of_file and os.path.exists(os.path.expanduser(word)) else f'is {_VALID[field]}'

@@ -145,7 +145,7 @@ def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) ->
     causal: as that of the model that the rows stand beside.
 
   Returns:
-    A numpy array, float64 for a `Process`, and for another distribution if it is float64.
+    A numpy array in float64.
 
   Raises:
     ValueError: a token does not exist, or the matrices are wrong.
@@ -160,22 +160,16 @@ def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) ->
     >>> beliefs(T, np.array([0, 2, 0])).tolist()  # the token between two 0s is a 0
     [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
   """
-  distribution = _distribution(process)
-  tokens = arguments.array('tokens', tokens)
-  arguments.check_ids('tokens', tokens, distribution.num_tokens + 1)
-  if isinstance(distribution, Process):
-    # Quotients of small numbers.
-    distribution = jax.tree.map(float64, distribution)
-  filtered, predicted, _, leave_one_out, _ = map(np.asarray, _posterior(distribution, tokens))
-  if not isinstance(distribution, Process):
-    return predicted if causal else leave_one_out
-  past = np.roll(filtered @ distribution.next_state_probs, 1, axis=-2)
-  past[..., 0, :] = distribution.start_probs
+  labelled, tokens = _as_process(process), arguments.array('tokens', tokens)
+  arguments.check_ids('tokens', tokens, labelled.num_tokens + 1)
+  filtered, predicted, _, leave_one_out, _ = map(np.asarray, _posterior(labelled, tokens))
+  past = np.roll(filtered @ labelled.next_state_probs, 1, axis=-2)
+  past[..., 0, :] = labelled.start_probs
   if causal:
     return past
   # P[x_{t+1:} | H_t] but for a factor; a state that cannot occur has no future.
   future = leave_one_out / positive_or_one(predicted)
-  weights = past * (future @ distribution.emitting_probs.T)
+  weights = past * (future @ labelled.emitting_probs.T)
   return weights / positive_or_one(weights.sum(-1, keepdims=True))
 
 
@@ -184,20 +178,21 @@ def _posterior(process: Distribution, tokens: Any) -> Posterior:
   return forward_backward(process, text_likelihoods(process, tokens))
 
 
-def _distribution(process: ProcessLike) -> Any:
-  """A checked distribution: `process` itself, or that of T [V, S, S] from its stationary law."""
-  if hasattr(process, 'transition_matrix'):
-    return arguments.distribution(process)
-  return from_transition_matrices(process)
+def _as_process(process: ProcessLike) -> Process:
+  """The process in float64: of an HMM T[x, i, j] = W_ix A_ij, of a memory that of `to_hmm`."""
+  if not hasattr(process, 'transition_matrix'):
+    return from_transition_matrices(process)
+  distribution: Any = arguments.distribution(process)
+  if not isinstance(distribution, Process):
+    initial_probs, A, W = jax.tree.map(float64, to_hmm(distribution))
+    return from_transition_matrices(W.T[:, :, None] * A, initial_probs)
+  return jax.tree.map(float64, distribution)
 
 
 def edges(process: ProcessLike) -> tuple[np.ndarray, np.ndarray]:
-  """T [V, S, S] and P[S_1] [S] in float64; of an HMM with T[x, i, j] = W_ix A_ij, of a memory that of `to_hmm`."""
-  distribution = _distribution(process)
-  if not isinstance(distribution, Process):
-    initial_probs, A, W = jax.tree.map(float64, to_hmm(distribution))
-    distribution = from_transition_matrices(W.T[:, :, None] * A, initial_probs)
-  return float64(distribution.transition_matrices), float64(distribution.start_probs)
+  """T [V, S, S] and P[S_1] [S] in float64."""
+  labelled = _as_process(process)
+  return labelled.transition_matrices, labelled.start_probs
 
 
 def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:

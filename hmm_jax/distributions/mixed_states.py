@@ -21,15 +21,15 @@ _TOLERANCE = 1e-12
 
 @shown
 class MixedStates(NamedTuple):
-  """The beliefs that texts of up to `depth` tokens lead to, in the order in which they first occur.
+  """The beliefs that texts of up to `depth` tokens lead to, in increasing order.
 
   Attributes:
-    beliefs: [n, S], P[S_{L+1} | x_{1:L}]; the first is that before any token.
+    beliefs: [n, S], P[S_{L+1} | x_{1:L}].
     probs: [depth + 1, n], entry (L, k) = P[the belief after L tokens is k]; each row sums to 1.
 
   >>> from hmm_jax.distributions.processes import golden_mean
   >>> mixed_states(golden_mean(), depth=1).beliefs.round(3).tolist()
-  [[0.667, 0.333], [1.0, 0.0], [0.0, 1.0]]
+  [[0.0, 1.0], [0.667, 0.333], [1.0, 0.0]]
   """
 
   beliefs: np.ndarray
@@ -129,8 +129,8 @@ def entropies(process: ProcessLike, length: int) -> Entropies:
     return Entropies(block, myopic, unknown, unknown, np.nan)
   from_states, uncertainty_from_states = _walk(T, np.eye(len(start)), start, length)
   rate, complexity = np.array([from_states[-1], myopic[-1]]), np.nan
-  is_unifilar = (np.count_nonzero(T[:, start > 0], axis=2) <= 1).all()
-  if is_unifilar:
+  # State and token decide the next state.
+  if np.count_nonzero(T[:, start > 0], axis=2).max() == 1:
     rate, complexity = rate[[0, 0]], float(_entropy(_causal_state_probs(T, start)))
   excess = block[-1] - length * rate[::-1]
   excess[1] += uncertainty - uncertainty_from_states
@@ -160,12 +160,11 @@ def _levels(
 
 
 def _merged(beliefs: np.ndarray, probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Beliefs [n, S] of which each is there once, in the order in which they occur, and sums of probs [n, ...]."""
+  """Beliefs [n, S] of which each is there once, in increasing order, and sums of their probs [n, ...]."""
   _, first, group = np.unique(_cells(beliefs), axis=0, return_index=True, return_inverse=True)
   sums = np.zeros((len(first), *probs.shape[1:]))
   np.add.at(sums, group.ravel(), probs)
-  order = np.argsort(first)
-  return beliefs[first[order]], sums[order]
+  return beliefs[first], sums
 
 
 def _cells(x: np.ndarray) -> np.ndarray:

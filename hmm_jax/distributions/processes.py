@@ -315,7 +315,8 @@ def named(word: str) -> HMM | Process | None:
   """Return the process of `NAMED` that a word names, with parameters behind colons; None if it names none.
 
   Raises:
-    ValueError: the process has no such parameter, or a value is no number in JSON.
+    ValueError: a parameter is not of the form NAME=NUMBER, or the number is not possible.
+    TypeError: the process has no such parameter.
 
   >>> named('mess3:alpha=0.6:x=0.1').emission_matrix[0].round(3).tolist()
   [0.6, 0.2, 0.2]
@@ -324,7 +325,4 @@ def named(word: str) -> HMM | Process | None:
   if name not in NAMED:
     return None
   given = dict(part.split('=') for part in parts)
-  try:
-    return NAMED[name](**{parameter: json.loads(value) for parameter, value in given.items()})
-  except TypeError as error:
-    raise ValueError(f'{word!r} does not fit ({error}); valid is a form such as mess3:alpha=0.6')
+  return NAMED[name](**{parameter: json.loads(value) for parameter, value in given.items()})
