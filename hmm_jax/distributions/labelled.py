@@ -189,7 +189,7 @@ def _as_process(process: ProcessLike) -> Process:
   return jax.tree.map(float64, distribution)
 
 
-def edges(process: ProcessLike) -> tuple[np.ndarray, np.ndarray]:
+def edges(process: ProcessLike) -> tuple[Any, Any]:
   """T [V, S, S] and P[S_1] [S] in float64."""
   labelled = _as_process(process)
   return labelled.transition_matrices, labelled.start_probs

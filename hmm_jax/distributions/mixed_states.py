@@ -61,12 +61,11 @@ def mixed_states(process: ProcessLike, depth: int) -> MixedStates:
   arguments.check_size('depth', depth, 0)
   T, start = edges(process)
   beliefs, probs = zip(*_levels(T, start[None], np.ones(1), depth))
-  columns = [of_level[:, None] for of_level in probs]
-  merged, probs_by_level = _merged(np.concatenate(beliefs), scipy.linalg.block_diag(*columns))
-  return MixedStates(merged, probs_by_level.T)
+  by_level = scipy.linalg.block_diag(*probs)
+  merged, merged_probs = _merged(np.concatenate(beliefs), by_level.T)
+  return MixedStates(merged, merged_probs.T)
 
 
-@shown
 class Entropies(NamedTuple):
   """Entropies of a process, in nats; divide by log 2 for bits. h is the entropy rate, lim H(L) / L.
 
@@ -143,7 +142,7 @@ def _walk(T: np.ndarray, beliefs: np.ndarray, probs: np.ndarray, length: int) ->
   token_probs = T.sum(2).T
   of_tokens = [probs @ _entropy(beliefs @ token_probs) for beliefs, probs in levels[:-1]]
   beliefs, probs = levels[-1]
-  return np.array(of_tokens), float(probs @ _entropy(beliefs))
+  return np.array(of_tokens), probs @ _entropy(beliefs)
 
 
 def _levels(

@@ -247,8 +247,7 @@ def factor_probs(state_probs: ArrayLike, num_states: Sequence[int]) -> list[np.n
   >>> [belief.tolist() for belief in factor_probs(np.array([0.5, 0, 0.25, 0.25]), (2, 2))]
   [[0.5, 0.5], [0.75, 0.25]]
   """
-  joint = np.asarray(state_probs)
-  joint = joint.reshape(*joint.shape[:-1], *num_states)
+  joint = np.reshape(state_probs, (*np.shape(state_probs)[:-1], *num_states))
   axes = set(range(-len(num_states), 0))
   return [joint.sum(tuple(axes - {axis})) for axis in sorted(axes)]
 
@@ -324,5 +323,4 @@ def named(word: str) -> HMM | Process | None:
   name, *parts = word.split(':')
   if name not in NAMED:
     return None
-  given = dict(part.split('=') for part in parts)
-  return NAMED[name](**{parameter: json.loads(value) for parameter, value in given.items()})
+  return NAMED[name](**{parameter: json.loads(value) for parameter, value in (part.split('=') for part in parts)})
