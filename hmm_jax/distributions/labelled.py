@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from hmm_jax._support import arguments, float64 as float64_lib
 from hmm_jax._support.display import shown
-from hmm_jax._support.float64 import float64, positive_or_one, with_promotion
+from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax.distributions.hmm import check_probs, Distribution, HMM, text_likelihoods
 from hmm_jax.distributions.memory_hmm import to_hmm
 from hmm_jax.inference.posterior import forward_backward, Posterior
@@ -130,7 +130,6 @@ def from_transition_matrices(
   return Process(*hmm, T, start, states.T @ entering.T, states[ends])
 
 
-@with_promotion
 def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) -> np.ndarray:
   """The beliefs [..., T, S] over the states of a process before each token, aligned with the rows of a model.
 
