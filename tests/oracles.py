@@ -73,13 +73,13 @@ def log_space_conditional(hmm, likelihoods):
 
 def beliefs_of_paths(T, start, tokens, causal):
   """P[S_t | x_{-t}], or P[S_t | x_{1:t-1}] if causal, [T, S], by the sum over all paths of states; [MASK] is V."""
-  matrices, rows = np.concatenate([T, [T.sum(0)]]), []
+  matrices, rows = [*T, T.sum(0)], []
   for t in range(len(tokens)):
-    seen = np.where(np.arange(len(tokens)) >= t if causal else np.arange(len(tokens)) == t, len(T), tokens)
-    paths = start
+    seen, paths = tokens.copy(), start
+    seen[t : None if causal else t + 1] = len(T)
     for token in seen:
       paths = paths[..., None] * matrices[token]
-    weights = paths.sum(tuple(axis for axis in range(paths.ndim) if axis != t))
+    weights = paths.sum(tuple({*range(paths.ndim)} - {t}))
     rows.append(weights / (weights.sum() or 1))
   return np.array(rows)
 
