@@ -153,6 +153,8 @@ def token_likelihoods(
   [[1.   1.  ]
    [0.25 1.  ]
    [0.25 1.  ]]
+  >>> print(token_likelihoods(hmm, tokens)[0])
+  [0.75 0.  ]
   """
   if observed is None:
     observed = np.ones(np.shape(tokens), bool)
