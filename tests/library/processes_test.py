@@ -145,8 +145,8 @@ def test_entropies_are_those_of_all_texts(process):
 def test_entropies_have_their_closed_forms(p):
   """h = H(p) / (1 + p) and C = H(1 / (1 + p)) of golden mean and even; E = C - h of a chain of order 1, and C of even.
 
-  Beside a clock that no token shows, the golden mean process is itself. Two bits and their exclusive or have h = (H(p) +
-  log 2) / 3 and C = log 3 + h.
+  Beside a clock that no token shows, the golden mean process is itself. Two bits and their exclusive or have
+  h = (H(p) + log 2) / 3 and C = log 3 + h.
   """
   binary = lambda q: scipy.special.entr([q, 1 - q]).sum()
   rate, complexity = binary(p) / (1 + p), binary(1 / (1 + p))
