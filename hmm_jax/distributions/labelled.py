@@ -156,8 +156,8 @@ def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) ->
     >>> T = np.array([[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
     >>> beliefs(T, np.array([0, 1, 1, 2]), causal=True).round(3).tolist()
     [[0.667, 0.333], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
-    >>> beliefs(T, np.array([0, 2, 0])).tolist()  # the token between two 0s is a 0
-    [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    >>> beliefs(T, np.array([0, 2, 0])).round(3).tolist()  # given all other tokens
+    [[0.75, 0.25], [1.0, 0.0], [0.5, 0.5]]
   """
   labelled, tokens = _as_process(process), arguments.array('tokens', tokens)
   arguments.check_ids('tokens', tokens, labelled.num_tokens + 1)

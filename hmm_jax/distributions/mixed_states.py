@@ -116,7 +116,7 @@ def entropies(process: ProcessLike, length: int) -> Entropies:
 
     >>> from hmm_jax.distributions.processes import golden_mean
     >>> found = entropies(golden_mean(), length=10)
-    >>> (found.entropy_rate / np.log(2)).round(4).tolist(), round(found.statistical_complexity / np.log(2), 4)
+    >>> (found.entropy_rate / np.log(2)).round(4).tolist(), (found.statistical_complexity / np.log(2)).round(4).item()
     ([0.6667, 0.6667], 0.9183)
   """
   arguments.check_size('length', length)
