@@ -11,6 +11,7 @@ from . import (
   tuning as tuning,
   workflow as workflow,
 )
+from .distributions import processes as processes
 from .distributions.hmm import (
   conditional_token_probs as conditional_token_probs,
   evidence_likelihoods as evidence_likelihoods,
@@ -24,6 +25,11 @@ from .distributions.interop import (
   to_dynamax as to_dynamax,
   to_hmmlearn as to_hmmlearn,
 )
+from .distributions.labelled import (
+  beliefs as beliefs,
+  from_transition_matrices as from_transition_matrices,
+  Process as Process,
+)
 from .distributions.memory_hmm import (
   cell_posterior as cell_posterior,
   independent_cells as independent_cells,
@@ -32,6 +38,12 @@ from .distributions.memory_hmm import (
   MemoryPosterior as MemoryPosterior,
   random_memory_hmm as random_memory_hmm,
   to_hmm as to_hmm,
+)
+from .distributions.mixed_states import (
+  Entropies as Entropies,
+  entropies as entropies,
+  mixed_states as mixed_states,
+  MixedStates as MixedStates,
 )
 from .distributions.sampling import sample as sample, sample_corpus as sample_corpus
 from .files.models import load as load, save as save

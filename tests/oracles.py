@@ -71,6 +71,19 @@ def log_space_conditional(hmm, likelihoods):
   return log_space_posterior(hmm, likelihoods).leave_one_out_probs @ emission_matrix
 
 
+def beliefs_of_paths(T, start, tokens, causal):
+  """P[S_t | x_{-t}], or P[S_t | x_{1:t-1}] if causal, [T, S], by the sum over all paths of states; [MASK] is V."""
+  matrices, rows = [*T, T.sum(0)], []
+  for t in range(len(tokens)):
+    seen, paths = tokens.copy(), start
+    seen[t : None if causal else t + 1] = len(T)
+    for token in seen:
+      paths = paths[..., None] * matrices[token]
+    weights = paths.sum(tuple({*range(paths.ndim)} - {t}))
+    rows.append(weights / (weights.sum() or 1))
+  return np.array(rows)
+
+
 def cells_of(memory_shape, joint):
   """P[M_j = m] of each cell [..., N, M] from probabilities of joint states [..., E]."""
   values_NxC = np.indices(memory_shape).reshape(len(memory_shape), -1)

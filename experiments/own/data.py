@@ -25,9 +25,10 @@ from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax._support.float64 import float64, narrowest
+from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
-from hmm_jax.distributions.processes import NAMED, reachable
+from hmm_jax.distributions.labelled import Process, reachable
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
@@ -38,7 +39,7 @@ FOLDER = 'user_data'
 # Most bytes of NAME, so that NAME-DIGEST.npz has at most 255.
 _LONGEST_NAME = 238
 _VALID = {
-  'distribution': f'one of {", ".join(NAMED)}, or a .json or .npz file',
+  'distribution': f'one of {", ".join(processes.NAMED)}, as mess3:alpha=0.6, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
   'pretrained_from': 'a folder of hmm_jax.save with a BERT, or of a BertForMaskedLM',
 }
@@ -71,7 +72,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
   if not word or not isinstance(word, str):
     return
-  read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
+  read_process = lambda word: _arrays(plain(processes.named(word) or load_distribution(word)))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
   valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {config.hmm.num_tokens}'
@@ -135,8 +136,11 @@ def model(reference: str) -> tuple[Bert, Any, Any]:
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   word = os.path.expanduser(word)
-  path = pathlib.Path(word)
-  if word not in NAMED and not os.path.exists(word):
+  path, name = pathlib.Path(word), word.split(':')[0]
+  if name in processes.NAMED:
+    # Its parameters decide the digest.
+    path = pathlib.Path(name)
+  elif not os.path.exists(word):
     kept = _copies(field, path, workdir)
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
@@ -165,7 +169,8 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   """Read what a field names; raises SettingsError if that fails."""
   try:
     return reader(word)
-  except (OSError, EOFError, MemoryError, ValueError) as error:
+  # A process raises TypeError for a parameter that it lacks.
+  except (OSError, EOFError, MemoryError, TypeError, ValueError) as error:
     reason, *of_file = str(error).split('; valid ', 1)
     # For an existing file, its own error may be more precise.
     valid = of_file[0] if of_file and os.path.exists(os.path.expanduser(word)) else f'is {_VALID[field]}'
@@ -190,6 +195,11 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
     )
   check_ids('tokens', ids, num_tokens)
   return ids.astype(token_dtype(num_tokens))
+
+
+def plain(distribution: Any) -> Any:
+  """The HMM of a process of matrices; another distribution unchanged."""
+  return distribution.hmm if isinstance(distribution, Process) else distribution
 
 
 def _arrays(distribution: Any) -> Arrays:

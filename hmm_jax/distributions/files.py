@@ -1,9 +1,9 @@
 """A distribution of text in a file, .json or .npz, read without trust: nothing is unpickled or run.
 
 A file holds the fields of an `HMM`, those of a `MemoryHMM`, or `transition_matrices` T [V, S, S] with or without
-`initial_probs`, as `processes.from_transition_matrices` takes them. In .json they are nested lists in an object, beside
-which `$schema` may stand, which is not read. The schema is docs/schemas/distribution.json, an example
-docs/examples/mess3.json.
+`initial_probs`, as `from_transition_matrices` takes them: those of a `Process`, which is loaded. In .json they are
+nested lists in an object, beside which `$schema` may stand, which is not read. The schema is
+docs/schemas/distribution.json, an example docs/examples/mess3.json.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ from numpy.typing import ArrayLike
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.labelled import from_transition_matrices, Process
 from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.distributions.processes import from_transition_matrices
 
 # Bytes of a .json file, whose lists take several times as many, and of the arrays of an .npz file.
 MAX_BYTES = 2**27
 
 
-def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
+def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM | Process:
   """Return the distribution of a file as numpy arrays: float64, which holds every float32, but for indices.
 
   Rows are not divided by their sums.
@@ -48,25 +48,28 @@ def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
   return from_fields(read_fields(path))
 
 
-def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | ArrayLike) -> None:
-  """Write an `HMM`, a `MemoryHMM` or labelled transition matrices T [V, S, S] to a .json or .npz file.
+def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | Process | ArrayLike) -> None:
+  """Write an `HMM`, a `MemoryHMM`, a `Process` or its matrices T [V, S, S] to a .json or .npz file.
 
   Raises:
     ValueError: the name has another ending, or the distribution is not valid; nothing is written then.
     OSError: the file cannot be written.
 
-  Example, where a file of matrices is loaded as the HMM that they are converted to:
+  Example, where the matrices come back, with the HMM that they are converted to:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...   save_distribution(f'{folder}/even.npz', [[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
-    ...   load_distribution(f'{folder}/even.npz').num_states
-    3
+    ...   even = load_distribution(f'{folder}/even.npz')
+    >>> even.transition_matrices.shape, even.num_states
+    ((2, 2, 2), 3)
   """
   path = _checked(path)
   named: dict[str, Any] = {'transition_matrices': distribution}
   if isinstance(distribution, (HMM, MemoryHMM)):
     named = distribution._asdict()
+  elif isinstance(distribution, Process):
+    named = {'transition_matrices': distribution.transition_matrices, 'initial_probs': distribution.start_probs}
   fields: dict[str, Any] = {key: _numbers(key, array) for key, array in named.items()}
   from_fields(fields)
   if path.suffix == '.npz':
@@ -107,7 +110,7 @@ def readable(path: pathlib.Path, valid: str) -> Iterator[None]:
     raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is {valid}')
 
 
-def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
+def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM | Process:
   """Return the distribution that has these fields, as `read_fields` returns them.
 
   Raises:

@@ -129,13 +129,15 @@ def random_hmm(
 
 
 @arguments.converted
-def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: Array | np.ndarray) -> Array:
+def token_likelihoods(
+  hmm: Distribution, tokens: Array | np.ndarray, observed: Array | np.ndarray | None = None
+) -> Array:
   """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere.
 
   Args:
     hmm: an `HMM` (E = H) or a `MemoryHMM`.
     tokens: [..., T] integers; an unobserved one, such as [MASK], may have any value.
-    observed: [..., T] bools.
+    observed: [..., T] bools; None if all are.
 
   Returns:
     A JAX array. For a float64 distribution a float64 numpy array, since float32 would lose small numbers. If the tokens
@@ -151,7 +153,11 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
   [[1.   1.  ]
    [0.25 1.  ]
    [0.25 1.  ]]
+  >>> print(token_likelihoods(hmm, tokens)[0])
+  [0.75 0.  ]
   """
+  if observed is None:
+    observed = np.ones(np.shape(tokens), bool)
   arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
   return _token_likelihoods(hmm, tokens, observed)
 

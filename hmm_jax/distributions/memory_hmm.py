@@ -306,6 +306,6 @@ def to_hmm(hmm: MemoryHMM) -> HMM:
   >>> to_hmm(random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)).num_states
   6
   """
-  identity = jnp.eye(hmm.memory_probs.size, dtype=hmm.transition_matrix.dtype)
+  identity = jnp.eye(hmm.joint_initial_probs.size // hmm.num_states, dtype=hmm.transition_matrix.dtype)
   transition_matrix = jnp.kron(identity, hmm.transition_matrix)
   return HMM(hmm.joint_initial_probs, transition_matrix, hmm.joint_emission_matrix)

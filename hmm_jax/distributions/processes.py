@@ -1,15 +1,13 @@
-"""Processes that the field knows by name, and processes of your own from labelled transition matrices.
+"""Processes that the field knows by name, their combinations, and your own from labelled transition matrices.
 
-Each function returns an `HMM` of numpy arrays, float64 but for the random `ginc`. `NAMED` has functions without
-arguments by name.
-
-An edge-emitting process (an epsilon-machine, a hidden Markov chain of Mealy type) is given by T [V, S, S] with
-T[x, i, j] = P[token x, next state j | state i], so that P[x_1 ... x_n] = pi T[x_1] ... T[x_n] 1.
+`from_transition_matrices` makes a `Process` of T [V, S, S]; named functions return one, or an `HMM`, of numpy arrays,
+float64 but for the random `ginc`. `NAMED` has them by name. `with_bos`, `product` and `mixture` combine whatever has
+words: a `Process`, another distribution, or T itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import functools
-from typing import Any
+import json
 
 import jax
 from jax import Array
@@ -20,131 +18,13 @@ import scipy.linalg
 from hmm_jax._support import arguments
 from hmm_jax._support.float64 import float64
 from hmm_jax.distributions.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
-
-
-def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None) -> HMM:
-  """Return the state-emitting `HMM` whose words have the probabilities pi T[x_1] ... T[x_n] 1.
-
-  If the state before the token decides it, T[x, i, j] = W_ix A_ij, the HMM has the states of T. Otherwise a state of
-  the HMM is a pair (token, the state that it led to), of which there are at most S V. Pairs that cannot occur are left
-  out. Pairs of one state that are entered in the same proportions are one, so that T[x, i, j] = A_ij W_jx has the
-  states of T too. States of T that cannot occur are left out; others stay apart even where their futures are equal,
-  since a task may speak of them. The order is that of the states of T; `next_state_probs` says which is which.
-
-  Args:
-    transition_matrices: T [V, S, S], T[x, i, j] = P[X_t = x, S_{t+1} = j | S_t = i]; over x and j they sum to 1.
-    initial_probs: pi [S], P[S_1], before the first token; the stationary law if None.
-
-  Raises:
-    ValueError: a shape, an entry or a sum is wrong, or the stationary law is not unique.
-
-  Example, runs of 1s have an even length:
-
-    >>> from_transition_matrices([[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]]).emission_matrix
-    array([[0., 1.],
-           [1., 0.],
-           [0., 1.]])
-  """
-  hmm, _ = _converted(transition_matrices, initial_probs)
-  return hmm
-
-
-def next_state_probs(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None) -> np.ndarray:
-  """Return P[S_{t+1} = j | H_t = h] [H, S]: the state of T after a token, given that of the converted `HMM`.
-
-  `filtered_probs @ next_state_probs(T)` is the belief over the states of T after each token, the states of the
-  mixed-state presentation. Arguments and errors are those of `from_transition_matrices`.
-
-  Example, the even process; its pairs (token, next state) are (0, 0), (1, 0) and (1, 1):
-
-    >>> next_state_probs([[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
-    array([[1., 0.],
-           [1., 0.],
-           [0., 1.]])
-  """
-  _, probs = _converted(transition_matrices, initial_probs)
-  return probs
-
-
-def _converted(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None) -> tuple[HMM, np.ndarray]:
-  """The HMM of T [V, S, S], and the law [H, S] of the next state of T given its state."""
-  given = np.atleast_3d(arguments.array('transition_matrices', transition_matrices))
-  check_probs('transition_matrices', given, given.shape[:2] + given.shape[1:2], axis=(0, 2))
-  T = float64(given)
-  # Relative tolerance for numbers that differ by rounding; 0 equals only 0.
-  rounding = 1e-6 if np.array_equal(T, np.float32(T)) else 1e-12
-  are_equal = functools.partial(np.isclose, rtol=rounding, atol=0)
-  T = T / T.sum((0, 2))[:, None]
-  A = T.sum(0)
-  pi, possible = _start(A, initial_probs)
-  T, pi, states = T[:, possible][:, :, possible], pi[possible], np.eye(len(possible))[possible]
-  A, W = T.sum(0), T.sum(2).T
-  if are_equal(T, W.T[:, :, None] * A).all():
-    return HMM(pi, A, W), A @ states
-  hmm, ends = _pairs_as_states(T, pi, are_equal)
-  return hmm, states[ends]
-
-
-def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-  """The law of the first state [S], stationary if None, and the states that can occur [S], bool."""
-  if initial_probs is not None:
-    pi = float64(arguments.array('initial_probs', initial_probs))
-    check_probs('initial_probs', pi, A.shape[:1])
-    return pi, reachable(A, pi > 0)
-  recurrent = _recurrent(A)
-  if not recurrent.any():
-    raise ValueError(
-      'transition_matrices have several stationary laws; valid are matrices with one, or give initial_probs'
-    )
-  return stationary_probs(A), recurrent
-
-
-def _pairs_as_states(T: np.ndarray, pi: np.ndarray, are_equal: Callable[..., Any]) -> tuple[HMM, np.ndarray]:
-  """The HMM of pairs (token, the state that it led to), and these states [H].
-
-  Pairs that are entered in equal proportions are one state.
-  """
-  ends, tokens = np.argwhere(T.any(1).T).T
-  entering_PxS = T[tokens, :, ends]
-  totals = entering_PxS.sum(1)
-  proportions = entering_PxS / totals[:, None]
-  # The pair that stands for each state, and the state of each pair.
-  first, group = list[int](), np.zeros(len(ends), int)
-  for pair in np.lexsort((*proportions.T[::-1], ends)):
-    is_same = are_equal(proportions[first], proportions[pair]).all(1) & (ends[first] == ends[pair])
-    if not is_same.any():
-      first.append(pair)
-    group[pair] = is_same.argmax() if is_same.any() else len(first) - 1
-  entering_HxS, emission_matrix = np.zeros((len(first), len(pi))), np.zeros((len(first), len(T)))
-  np.add.at(entering_HxS, group, entering_PxS)
-  np.add.at(emission_matrix, (group, tokens), totals)
-  emission_matrix /= emission_matrix.sum(1, keepdims=True)
-  return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix), ends[first]
-
-
-def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
-  """The states, [H] bool, that occur if documents begin in these, [H] bool."""
-  latest = states
-  while latest.any():
-    latest = transition_matrix[latest].any(0) & ~states
-    states = states | latest
-  return states
-
-
-def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
-  """The law pi [H] with pi = pi @ transition_matrix and sum 1; the one of least norm if it is not unique."""
-  A = float64(arguments.array('transition_matrix', transition_matrix)).T
-  system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
-  solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]
-  recurrent = _recurrent(A.T)
-  # Rounding may leave transient states a small positive probability.
-  probs = np.where(recurrent if recurrent.any() else True, np.maximum(solution, 0), 0)
-  return probs / probs.sum()
-
-
-def _recurrent(transition_matrix: np.ndarray) -> np.ndarray:
-  """States reachable from every state, [H] bool: the support of the stationary law; all False if it is not unique."""
-  return np.all([reachable(transition_matrix, start) for start in np.eye(len(transition_matrix), dtype=bool)], axis=0)
+from hmm_jax.distributions.labelled import (
+  edges,
+  from_transition_matrices,
+  Process,
+  ProcessLike,
+  stationary_probs,
+)
 
 
 def _spread(size: int, prob: float) -> np.ndarray:
@@ -169,7 +49,7 @@ def mess3(alpha: float = 0.85, x: float = 0.05) -> HMM:
   return HMM(np.full(3, 1 / 3), _spread(3, 1 - 2 * x), _spread(3, alpha)).validate()
 
 
-def golden_mean(p: float = 0.5) -> HMM:
+def golden_mean(p: float = 0.5) -> Process:
   """Return the golden mean process: after a 0 token 1 has probability p, and two 1s never follow each other.
 
   Source: the golden mean shift of Lind and Marcus 1995; `no_consecutive_ones` of github.com/Astera-org/simplexity.
@@ -180,7 +60,7 @@ def golden_mean(p: float = 0.5) -> HMM:
   return from_transition_matrices([[[1 - p, 0], [1, 0]], [[0, p], [0, 0]]])
 
 
-def even(p: float = 0.5) -> HMM:
+def even(p: float = 0.5) -> Process:
   """Return the even process: between 0s lie even numbers of 1s, and another pair of them comes with probability p.
 
   Its three states are: after a pair of 1s, after a 0, after the first 1 of a pair. No Markov chain of finite order has
@@ -194,7 +74,7 @@ def even(p: float = 0.5) -> HMM:
   return from_transition_matrices([[[1 - p, 0], [0, 0]], [[0, p], [1, 0]]])
 
 
-def zero_one_random(p: float = 0.5) -> HMM:
+def zero_one_random(p: float = 0.5) -> Process:
   """Return the process 0, 1, random bit, 0, 1, random bit, ..., begun anywhere; the bit is 1 with probability p.
 
   Source: Shai et al. 2024, where it is Z1R.
@@ -205,7 +85,7 @@ def zero_one_random(p: float = 0.5) -> HMM:
   return from_transition_matrices([[[0, 1, 0], [0, 0, 0], [1 - p, 0, 0]], [[0, 0, 0], [0, 0, 1], [p, 0, 0]]])
 
 
-def random_random_xor(first: float = 0.5, second: float = 0.5) -> HMM:
+def random_random_xor(first: float = 0.5, second: float = 0.5) -> Process:
   """Return the process of two random bits and their exclusive or, again and again, begun anywhere.
 
   Args:
@@ -279,7 +159,7 @@ def ginc(
   A document draws a concept and keeps it. State (c, e, k) is concept c, entity e, property k, numbered in that order
   with k fastest, and A = blockdiag_c(E kron P_c): entities move by a matrix E that concepts share, properties by a
   matrix P_c of each concept. Every (e, k) has one token, the same in all concepts, and property 0 the delimiter, token
-  0. `concept_probs` reads the posterior of the concept.
+  0. `component_probs` reads the posterior of the concept.
 
   Args:
     key: a PRNG key.
@@ -297,7 +177,7 @@ def ginc(
   Two concepts of nine states have probability 1/2 each, words in common, and ways to move of their own:
 
     >>> hmm = ginc(jax.random.key(0), num_concepts=2)
-    >>> concept_probs(hmm.initial_probs, 2).round(3).tolist()
+    >>> component_probs(hmm.initial_probs, (9, 9)).round(3).tolist()
     [0.5, 0.5]
     >>> bool((hmm.emission_matrix[:9] == hmm.emission_matrix[9:]).all())
     True
@@ -321,17 +201,104 @@ def ginc(
   return HMM(np.ravel(initial), scipy.linalg.block_diag(*blocks), emission_matrix).validate()
 
 
-@arguments.converted
-def concept_probs(state_probs: Array | np.ndarray, num_concepts: int) -> Array | np.ndarray:
-  """The law [..., C] of the concept, from a law [..., H] of the states of `ginc`: sums over blocks.
+def with_bos(process: ProcessLike) -> Process:
+  """Return the process whose texts begin with a token of their own, V, from a state of its own, S.
 
-  >>> concept_probs(np.array([0.5, 0.25, 0.125, 0.125]), 2).tolist()
-  [0.75, 0.25]
+  Then [MASK] is V + 1. The next state has the law of the first of `process`.
+
+  Args:
+    process: a `Process`, another distribution, or T [V, S, S], which then starts from its stationary law.
+
+  >>> process = with_bos(golden_mean())
+  >>> process.num_tokens, process.start_probs.tolist()
+  (3, [0.0, 0.0, 1.0])
   """
-  return state_probs.reshape(*state_probs.shape[:-1], num_concepts, -1).sum(-1)
+  T, start = edges(process)
+  with_token = np.pad(T, (0, 1))
+  with_token[-1, -1, :-1] = start
+  return from_transition_matrices(with_token, np.eye(len(start) + 1)[-1])
 
 
-NAMED: dict[str, Callable[[], HMM]] = {
+def product(*processes: ProcessLike) -> Process:
+  """Return independent processes side by side: T[(x, y), (i, k), (j, l)] = T_1[x, i, j] T_2[y, k, l], and so on.
+
+  Tokens and states are numbered in C order, the last process fastest: of V_1 V_2 tokens, (x, y) is x V_2 + y, and
+  `np.unravel_index(tokens, (V_1, V_2))` gives the text of each. `factor_probs` gives the belief of each.
+
+  Args:
+    *processes: each a `Process`, another distribution, or T [V, S, S], which then starts from its stationary law.
+
+  >>> product(golden_mean(), even()).transition_matrices.shape
+  (4, 4, 4)
+  """
+  matrices, starts = zip(*map(edges, processes))
+  return from_transition_matrices(functools.reduce(np.kron, matrices), functools.reduce(np.kron, starts))
+
+
+def factor_probs(state_probs: ArrayLike, num_states: Sequence[int]) -> list[np.ndarray]:
+  """The belief [..., S_i] over the states of each factor, from one [..., S] over those of their `product`.
+
+  Factors are independent given the text, so that this is what each factor's own text says of it.
+
+  Args:
+    state_probs: [..., S], such as `beliefs` of the product.
+    num_states: S_1, S_2, ..., whose product is S.
+
+  >>> [belief.tolist() for belief in factor_probs(np.array([0.5, 0, 0.25, 0.25]), (2, 2))]
+  [[0.5, 0.5], [0.75, 0.25]]
+  """
+  joint = np.reshape(state_probs, (*np.shape(state_probs)[:-1], *num_states))
+  axes = set(range(-len(num_states), 0))
+  return [joint.sum(tuple(axes - {axis})) for axis in sorted(axes)]
+
+
+def mixture(processes: Sequence[ProcessLike], weights: ArrayLike) -> Process:
+  """Return the process whose texts are of one of several processes each, number c with probability weights[c].
+
+  It is not ergodic: a text says ever more of its process, which `component_probs` reads from a belief. States are those
+  of the first process, then those of the second, and so on; the first has its own law in each.
+
+  Args:
+    processes: each a `Process`, another distribution, or T [V, S, S], which then starts from its stationary law.
+    weights: [C], probabilities.
+
+  Raises:
+    ValueError: the processes differ in V, or the weights are no probabilities.
+
+  Example, after a 1 the golden mean process cannot have another:
+
+    >>> import hmm_jax as hj
+    >>> process = mixture([golden_mean(), even()], [0.25, 0.75])
+    >>> belief = hj.beliefs(process, np.array([1, 1, 2]), causal=True)
+    >>> component_probs(belief, (2, 2)).round(3).tolist()
+    [[0.25, 0.75], [0.143, 0.857], [0.0, 1.0]]
+  """
+  matrices, starts = zip(*map(edges, processes))
+  weights = float64(weights)
+  check_probs('weights', weights, (len(starts),))
+  num_tokens = [*map(len, matrices)]
+  if len(set(num_tokens)) > 1:
+    raise ValueError(f'processes have {num_tokens} tokens; valid is one number for all')
+  T = [scipy.linalg.block_diag(*of_token) for of_token in zip(*matrices)]
+  initial_probs = np.concatenate([weight * start for weight, start in zip(weights, starts)])
+  return from_transition_matrices(T, initial_probs)
+
+
+def component_probs(state_probs: ArrayLike, num_states: Sequence[int]) -> np.ndarray:
+  """The belief [..., C] over the processes of a `mixture`, or the concepts of `ginc`, from one [..., S] over states.
+
+  Args:
+    state_probs: [..., S], such as `beliefs` of the mixture.
+    num_states: S_1, ..., S_C, whose sum is S.
+
+  >>> component_probs(np.array([0.5, 0, 0.25, 0.25]), (2, 2)).tolist()
+  [0.5, 0.5]
+  """
+  first_states = np.cumsum([0, *num_states[:-1]])
+  return np.add.reduceat(np.asarray(state_probs), first_states, axis=-1)
+
+
+NAMED: dict[str, Callable[..., HMM | Process]] = {
   'mess3': mess3,
   'golden_mean': golden_mean,
   'even': even,
@@ -339,5 +306,21 @@ NAMED: dict[str, Callable[[], HMM]] = {
   'random_random_xor': random_random_xor,
   'dishonest_casino': dishonest_casino,
   'left_to_right': left_to_right,
-  'ginc': lambda: ginc(jax.random.key(0)),
+  'ginc': lambda seed=0: ginc(jax.random.key(seed)),
 }
+
+
+def named(word: str) -> HMM | Process | None:
+  """Return the process of `NAMED` that a word names, with parameters behind colons; None if it names none.
+
+  Raises:
+    ValueError: a parameter is not of the form NAME=NUMBER, or the number is not possible.
+    TypeError: the process has no such parameter.
+
+  >>> named('mess3:alpha=0.6:x=0.1').emission_matrix[0].round(3).tolist()
+  [0.6, 0.2, 0.2]
+  """
+  name, *parts = word.split(':')
+  if name not in NAMED:
+    return None
+  return NAMED[name](**{parameter: json.loads(value) for parameter, value in (part.split('=') for part in parts)})

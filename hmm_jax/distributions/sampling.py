@@ -36,7 +36,7 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
 def sample_corpus(
   key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
 ) -> Array:
-  """Tokens of many documents, [S, T], as `token_dtype`.
+  """Tokens of many documents, [S, T], int32.
 
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends only on (key, d). Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.
@@ -45,12 +45,12 @@ def sample_corpus(
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
   >>> corpus = sample_corpus(jax.random.key(1), hmm, num_documents=6, length=5)
   >>> corpus.shape, corpus.dtype
-  ((6, 5), dtype('uint8'))
+  ((6, 5), dtype('int32'))
   """
   tables = _tables(hmm)
 
   def document(index: Array) -> Array:
-    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
+    return _sample(jax.random.fold_in(key, index), tables, length)[1]
 
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.
   num_chunks = -(-num_documents // chunk_size)
@@ -66,8 +66,9 @@ def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
 
 @converted
 def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
-  """`in_chunks` of `sample_corpus`."""
-  return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)
+  """`in_chunks` of `sample_corpus`, as `token_dtype`."""
+  documents = sample_corpus(key, hmm, num_documents, document_length)
+  return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
 
 
 def token_dtype(num_tokens: int) -> np.dtype:

@@ -9,6 +9,7 @@ import numpy as np
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.files import load_distribution, readable, save_distribution
 from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.labelled import Process
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.files import folders, hugging_face
 from hmm_jax.files.folders import Path
@@ -34,7 +35,7 @@ _KINDS = ('masked', 'AutoModelForMaskedLM'), ('causal', 'AutoModelForCausalLM')
 
 
 def save(
-  directory: Path, model: MaskedLM, params: Any, distribution: HMM | MemoryHMM | None = None, card: str = ''
+  directory: Path, model: MaskedLM, params: Any, distribution: HMM | MemoryHMM | Process | None = None, card: str = ''
 ) -> None:
   """Write a model to a new folder, which Hugging Face's transformers, PEFT and TransformerLens open.
 
@@ -63,7 +64,7 @@ def save(
   """
   params = arguments.model_params(params)
   if isinstance(model, ExactModel):
-    if not isinstance(params, (HMM, MemoryHMM)):
+    if not isinstance(params, (HMM, MemoryHMM, Process)):
       raise ValueError(f'params are a {type(params).__name__}; valid is a distribution, of an ExactModel')
     distribution = params
   elif not isinstance(model, BertModel):
@@ -105,7 +106,7 @@ def _tokenizer(num_tokens: int) -> dict[str, Any]:
   }
 
 
-def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
+def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | None]:
   """The model of a folder, its parameters, and the distribution it was pretrained on or None.
 
   What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A

@@ -12,6 +12,7 @@ import numpy as np
 from hmm_jax._support import arguments, float64
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.labelled import beliefs, Process
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.models.model import ExactModel, joined, MaskedLM, Positions
 
@@ -62,14 +63,15 @@ def save_activations(
   model: MaskedLM,
   params: Any,
   tokens: Array | np.ndarray,
-  distribution: HMM | MemoryHMM,
+  distribution: HMM | MemoryHMM | Process,
   layers: Sequence[str] | None = None,
 ) -> None:
   """Write the activations of a model, and the exact beliefs beside them, to one .npz that numpy alone reads.
 
   Its arrays are 'tokens' [..., T], the `activations` by name, each [..., T, D], and 'beliefs' [..., T, H], of the
   exact model that sees what the model sees: P[H_i | X_{-i}], of a causal one P[H_i | X_{1..i-1}]. With a memory H_i is
-  the joint state.
+  the joint state. Of a `Process` they are `hj.beliefs` [..., T, S], and 'transition_matrices' T [V, S, S] stand beside
+  them.
 
   Args:
     file: a path, to which numpy adds '.npz' if it lacks it, or an open binary file; an existing file is replaced.
@@ -91,8 +93,13 @@ def save_activations(
   >>> {name: values.shape for name, values in arrays.items()}
   {'tokens': (3,), 'beliefs': (3, 3)}
   """
-  exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
   own = _by_text(model, params, tokens, None, layers)
+  exact = _by_text(ExactModel(model.num_tokens, model.causal), distribution, tokens, None, None)
+  if isinstance(distribution, Process):
+    exact = {
+      'beliefs': beliefs(distribution, tokens, causal=model.causal),
+      'transition_matrices': np.asarray(distribution.transition_matrices),
+    }
   texts = {'tokens': np.asarray(tokens)}
   # Tokens stand first, whatever names the model has.
   arrays: dict[str, Any] = {**texts, **own, **exact, **texts}

@@ -75,7 +75,7 @@ def possible_texts(problem: StateProblem, length: int) -> Texts:
   Rows of the HMM are divided by their sums.
   """
   mu = assumptions.contrasts(problem.task_weights)
-  silent_probs, initial_probs, transition_matrix, W_HxV = map(normalised, (problem.silent_probs, *problem.hmm))
+  silent_probs, initial_probs, transition_matrix, W_HxV = map(normalised, (problem.silent_probs, *problem.hmm[:3]))
   following_nxH = _following(transition_matrix, W_HxV, length)
   probs = following_nxH @ silent_probs
   order = np.argsort(-probs, kind='stable')[: np.count_nonzero(probs)]

@@ -104,7 +104,7 @@ def draw_texts(
   key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int, hidden: int = 0
 ) -> tuple[Array, Array]:
   """Inputs [n, T] whose token at position `hidden` is masked, and whole documents [m, T] after them, int32."""
-  documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
+  documents = sample_corpus(key, distribution, num_inputs + num_documents, length)
   return hide(documents[:num_inputs], distribution.num_tokens, hidden), documents[num_inputs:]
 
 

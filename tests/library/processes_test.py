@@ -1,34 +1,26 @@
-"""Processes: their words by products of matrices, and how many states they need."""
+"""Processes of labelled matrices: words, beliefs over the states that were given, combinations, entropies."""
 
+import io
+
+import jax
+from memory_hmm_cases import dense_hmm
 import numpy as np
+from oracles import beliefs_of_paths
 import pytest
+import scipy.special
 
-from hmm_jax.distributions import processes
+import hmm_jax as hj
+from hmm_jax.distributions import files, processes
+from hmm_jax.theory.enumeration import all_texts
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-# A process of two tokens: (state, token, next state, probability).
-GOLDEN_MEAN = (0, 0, 0, 0.7), (0, 1, 1, 0.3), (1, 0, 0, 1)
-EVEN = (0, 0, 0, 0.7), (0, 1, 1, 0.3), (1, 1, 0, 1)
-ZERO_ONE_RANDOM = (0, 0, 1, 1), (1, 1, 2, 1), (2, 0, 0, 0.7), (2, 1, 0, 0.3)
-# After no bit, a 0, a 1, equal bits, unequal bits.
-FIRST_BIT, SECOND_BIT = (
-  ((0, 0, 1, 0.7), (0, 1, 2, 0.3)),
-  ((1, 0, 3, 0.6), (1, 1, 4, 0.4), (2, 0, 4, 0.6), (2, 1, 3, 0.4)),
-)
-RANDOM_RANDOM_XOR = *FIRST_BIT, *SECOND_BIT, (3, 0, 0, 1), (4, 1, 0, 1)
-
-
-def _by_edges(edges):
-  states, tokens, following, probs = zip(*edges)
-  T = np.zeros((2, max(states) + 1, max(states) + 1))
-  T[tokens, states, following] = probs
-  return T
-
-
-def _arriving(A, W):
-  """T[x, i, j] = A_ij W_jx."""
-  return A * W.T[:, None]
+MESS3, EVEN, BITS = processes.mess3(), processes.even(0.3), processes.random_random_xor(0.7, 0.6)
+# T[x, i, j] = A_ij W_jx.
+ARRIVING = hj.from_transition_matrices(MESS3.transition_matrix * MESS3.emission_matrix.T[:, None])
+# State 0 is never entered, and no token decides a state.
+ANY = np.random.default_rng(0).random((3, 3, 3)) * [0, 1, 1]
+ANY /= ANY.sum((0, 2))[:, None]
 
 
 def _messages(T, initial_probs, length):
@@ -39,39 +31,143 @@ def _messages(T, initial_probs, length):
   return rows
 
 
-def _assert_same_words(hmm, T, initial_probs, length):
-  """Words have one probability, and their messages over the HMM's states give those over the states of T."""
-  A, W, expected = hmm.transition_matrix, hmm.emission_matrix, _messages(T, initial_probs, length)
-  messages = _messages(_arriving(A, W), hmm.initial_probs * W.T, length - 1)
-  np.testing.assert_allclose(messages.sum(1), expected.sum(1), atol=1e-14)
-  np.testing.assert_allclose(messages @ processes.next_state_probs(T, initial_probs), expected, atol=1e-14)
+def _beliefs(process, texts, causal=True):
+  return np.array([beliefs_of_paths(*processes.edges(process), text, causal) for text in texts])
 
 
 @pytest.mark.parametrize(
-  ('hmm', 'T', 'num_states'),
+  ('process', 'num_states'),
   [
-    (processes.golden_mean(0.3), _by_edges(GOLDEN_MEAN), 2),
-    (processes.even(0.3), _by_edges(EVEN), 3),
-    (processes.zero_one_random(0.3), _by_edges(ZERO_ONE_RANDOM), 3),
-    (processes.random_random_xor(0.7, 0.6), _by_edges(RANDOM_RANDOM_XOR), 8),
-    (processes.mess3(), _arriving(0.85 * np.eye(3) + 0.05, 0.775 * np.eye(3) + 0.075), 3),
+    (processes.golden_mean(0.3), 2),
+    (EVEN, 3),
+    (processes.zero_one_random(0.3), 3),
+    (BITS, 8),
+    (ARRIVING, 3),
+    (hj.from_transition_matrices(ANY), 6),
+    (hj.from_transition_matrices(ANY, [0.5, 0, 0.5]), 6),
   ],
 )
-def test_words_have_the_probabilities_of_the_matrices(hmm, T, num_states):
-  """Every word of eight tokens, and so every shorter one; the matrices are converted to no more states than needed."""
-  _assert_same_words(hmm, T, processes.stationary_probs(T.sum(0)), 8)
-  assert hmm.num_states == num_states == processes.from_transition_matrices(np.float32(T)).num_states
+def test_words_have_the_probabilities_of_the_matrices(process, num_states):
+  """In an HMM of no more states than needed, where any matrices need one for each pair (token, next state)."""
+  T, start = process.transition_matrices, process.start_probs
+  from_states = process.emission_matrix.T[:, :, None] * process.transition_matrix
+  words = _messages(from_states, process.initial_probs, 6).sum(1)
+  np.testing.assert_allclose(words, _messages(T, start, 6).sum(1), atol=1e-14)
+  assert process.num_states == num_states == hj.from_transition_matrices(np.float32(T), start).num_states
 
 
-def test_any_matrices_are_converted():
-  """To as many states as there are pairs (token, next state) that can occur; none has state 0, which one needs."""
-  T = np.random.default_rng(0).random((3, 4, 4)) * [0, 1, 1, 1]
-  T[1, 1:, 3] = 0
-  T /= T.sum((0, 2))[:, None]
-  for start, num_states in (([0.5, 0, 0, 0.5], 9), (processes.stationary_probs(T.sum(0)), 8)):
-    hmm = processes.from_transition_matrices(T, start)
-    _assert_same_words(hmm, T, start, 5)
-    assert hmm.num_states == num_states
+@pytest.mark.parametrize('process', [EVEN, BITS, ARRIVING, hj.from_transition_matrices(ANY)])
+def test_beliefs_are_sums_over_paths_of_the_given_states(process):
+  """For every text with [MASK]s; zeros where the evidence is impossible."""
+  texts = all_texts(process.num_tokens + 1, 3)
+  for causal in (False, True):
+    found = hj.beliefs(process, texts, causal=causal)
+    np.testing.assert_allclose(found, _beliefs(process, texts, causal), atol=1e-13)
+
+
+@pytest.mark.parametrize('causal', [False, True])
+def test_beliefs_stand_beside_the_rows_of_a_model(causal):
+  """Those of a memory are the exact model's own, and a causal one gives the law of its token."""
+  model, texts, memory = hj.ExactModel(2, causal), all_texts(3, 3), dense_hmm(np.random.default_rng(0), 2, num_tokens=2)
+  expected = hj.activations(model, memory, texts)['beliefs']
+  np.testing.assert_allclose(hj.beliefs(memory, texts, causal=causal), expected, atol=1e-13)
+  if causal:
+    laws = _beliefs(EVEN, texts) @ EVEN.transition_matrices.sum(2).T
+    np.testing.assert_allclose(laws, hj.token_probs(model, EVEN, texts), atol=1e-6)
+
+
+def test_matrices_stay_in_files(tmp_path):
+  """Those of distributions, models and activations, whose beliefs are over their states."""
+  path, texts = tmp_path / 'even.json', all_texts(2, 3)
+  files.save_distribution(path, EVEN)
+  hj.save(tmp_path / 'model', hj.ExactModel(2), EVEN)
+  for loaded in (files.load_distribution(path), hj.load(tmp_path / 'model')[1]):
+    jax.tree.map(np.testing.assert_array_equal, loaded, EVEN)
+  file = io.BytesIO()
+  hj.save_activations(file, hj.ExactModel(2, causal=True), EVEN, texts, EVEN, layers=[])
+  arrays = np.load(io.BytesIO(file.getvalue()))
+  np.testing.assert_array_equal(arrays['transition_matrices'], EVEN.transition_matrices)
+  np.testing.assert_allclose(arrays['beliefs'], _beliefs(EVEN, texts), atol=1e-13)
+
+
+def test_a_text_with_bos_goes_on_as_the_process():
+  texts = all_texts(2, 3)
+  beliefs = _beliefs(processes.with_bos(EVEN), np.insert(texts, 0, 2, axis=1))
+  np.testing.assert_allclose(beliefs[:, 1:, :2], _beliefs(EVEN, texts), atol=1e-14)
+
+
+def test_factors_of_a_product_keep_their_beliefs():
+  """Each has those of its own text."""
+  texts = np.random.default_rng(0).integers(6, size=(20, 4))
+  beliefs = processes.factor_probs(_beliefs(processes.product(MESS3, EVEN), texts), (3, 2))
+  for factor, own_text, belief in zip((MESS3, EVEN), np.unravel_index(texts, (3, 2)), beliefs):
+    np.testing.assert_allclose(belief, _beliefs(factor, own_text) * belief.any(-1, keepdims=True), atol=1e-14)
+
+
+def test_a_text_tells_which_process_of_a_mixture_it_is_of():
+  """By Bayes' rule from its probability in each."""
+  parts, weights = [processes.golden_mean(), EVEN, BITS], np.array([0.5, 0.2, 0.3])
+  joint = weights * np.transpose([_messages(*processes.edges(part), 4).sum(1) for part in parts])
+  of_mixture = _messages(*processes.edges(processes.mixture(parts, weights)), 4)
+  np.testing.assert_allclose(processes.component_probs(of_mixture, (2, 2, 5)), joint, atol=1e-15)
+
+
+def test_a_named_process_takes_parameters():
+  found = processes.named('left_to_right:num_states=3:stay=0.5')
+  np.testing.assert_array_equal(found.transition_matrix, processes.left_to_right(3, 0.5).transition_matrix)
+
+
+@pytest.mark.parametrize('process', [EVEN, BITS, MESS3])
+def test_mixed_states_are_the_beliefs_of_all_texts(process):
+  """Each one once, with the probability of the texts that lead to it."""
+  found = hj.mixed_states(process, 6)
+  for length, probs in enumerate(found.probs):
+    messages = _messages(*processes.edges(process), length)
+    messages = messages[messages.any(1)]
+    weights = messages.sum(1)
+    beliefs, group = np.unique((messages / weights[:, None]).round(9), axis=0, return_inverse=True)
+    np.testing.assert_allclose(found.beliefs[probs > 0], beliefs, atol=1e-8)
+    np.testing.assert_allclose(probs[probs > 0], np.bincount(group.ravel(), weights), atol=1e-14)
+
+
+@pytest.mark.parametrize('process', [BITS, MESS3, processes.with_bos(EVEN)])
+def test_entropies_are_those_of_all_texts(process):
+  """The lower bound of h is that given the first state; from a law that is not stationary there is none."""
+  found, (T, start) = hj.entropies(process, 6), processes.edges(process)
+  block = lambda start, length: scipy.special.entr(_messages(T, start, length).sum(1)).sum()
+  expected = [block(start, length) for length in range(7)]
+  np.testing.assert_allclose(found.block_entropies, expected, atol=1e-12)
+  low = start @ [block(state, 6) - block(state, 5) for state in np.eye(len(start))]
+  np.testing.assert_allclose(found.entropy_rate[0], np.nan if start.max() == 1 else low)
+
+
+@pytest.mark.parametrize('p', [0.5, 0.3])
+def test_entropies_have_their_closed_forms(p):
+  """h = H(p) / (1 + p) and C = H(1 / (1 + p)) of golden mean and even; E = C - h of a chain of order 1, and C of even.
+
+  Beside a clock that no token shows, the golden mean process is itself. Two bits and their exclusive or have
+  h = (H(p) + log 2) / 3 and C = log 3 + h.
+  """
+  binary = lambda q: scipy.special.entr([q, 1 - q]).sum()
+  rate, complexity = binary(p) / (1 + p), binary(1 / (1 + p))
+  golden, even = processes.golden_mean(p), processes.even(p)
+  for process in (golden, even, np.kron(golden.transition_matrices, [[0, 1], [1, 0]])):
+    found = hj.entropies(process, 2)
+    np.testing.assert_allclose([*found.entropy_rate, found.statistical_complexity], [rate, rate, complexity])
+  np.testing.assert_allclose(hj.entropies(golden, 2).excess_entropy, complexity - rate)
+  bits, of_bits = hj.entropies(processes.random_random_xor(p), 2), (binary(p) + np.log(2)) / 3
+  np.testing.assert_allclose([bits.entropy_rate[0], bits.statistical_complexity], [of_bits, np.log(3) + of_bits])
+  low, high = hj.entropies(even, 40).excess_entropy
+  assert complexity - 1e-3 < low <= complexity <= high + 1e-12
+
+
+def test_longer_texts_bound_mess3_closer():
+  """And what two halves of a text tell of each other is no more than the excess entropy."""
+  short, long = hj.entropies(MESS3, 4), hj.entropies(MESS3, 8)
+  for bounds, closer in zip(short[2:4], long[2:4]):
+    assert bounds[0] < closer[0] < closer[1] < bounds[1]
+  low, high = long.excess_entropy
+  assert 2 * long.block_entropies[4] - long.block_entropies[8] < high < low + 1e-3
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])

@@ -64,7 +64,9 @@ def test_a_corpus_document_depends_only_on_key_and_index():
   """Document d is `sample(fold_in(key, d))` for any size of a chunk and number of documents."""
   key, hmm = jax.random.key(3), float32(SPARSE)
   documents = [sampling.sample(jax.random.fold_in(key, d), hmm, 12)[1] for d in range(3)]
-  np.testing.assert_array_equal(sampling.sample_corpus(key, hmm, 3, 12, chunk_size=2), documents[:3])
+  corpus = sampling.sample_corpus(key, hmm, 3, 12, chunk_size=2)
+  np.testing.assert_array_equal(corpus, documents[:3])
+  assert corpus.dtype == np.int32
 
 
 def test_tokens_have_the_smallest_type():

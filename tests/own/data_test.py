@@ -176,6 +176,14 @@ def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
     _resolved(tmp_path, distribution=f'~/{name}*.json')
 
 
+def test_a_named_process_takes_parameters(tmp_path):
+  """Their digest is in the reference, which begins with the name; a parameter that does not exist is refused."""
+  references = [_resolved(tmp_path, distribution=f'mess3{words}').distribution for words in ('', ':alpha=0.6')]
+  assert {reference[:6] for reference in references} == {'mess3-'} and len(set(references)) == 2
+  with pytest.raises(SettingsError, match='^distribution is .*beta'):
+    _resolved(tmp_path, distribution='mess3:beta=1')
+
+
 def test_small_numbers_are_kept(tmp_path):
   """A probability that float32 takes for 0 stays in the copy that trials use."""
   process = HMM(np.eye(2)[0], np.array([[1 - 1e-60, 1e-60], [0.5, 0.5]]), np.eye(2))

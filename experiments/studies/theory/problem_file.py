@@ -17,7 +17,7 @@ from experiments.own import data
 from hmm_jax.distributions.files import from_fields, read_fields
 from hmm_jax.distributions.hmm import check_probs, HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.distributions.processes import NAMED
+from hmm_jax.distributions.processes import named
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.enumeration import normalised
 from hmm_jax.theory.problem import MemoryProblem, Problem, StateProblem
@@ -35,10 +35,11 @@ def load(word: str, seed: int) -> Problem:
 
 def _problem(word: str, seed: int) -> Problem:
   """Check the keys; raise ValueError, one sentence, at the first wrong one."""
-  fields = NAMED[word]()._asdict() if word in NAMED else read_fields(word)
+  process = named(word)
+  fields = data.plain(process)._asdict() if process else read_fields(word)
   keys = ('task_weights', 'silent_probs', *['cell'] * ('memory_probs' in fields))
   task = {key: fields.pop(key) for key in keys if key in fields}
-  hmm = from_fields(fields)
+  hmm = data.plain(from_fields(fields))
   hmm = hmm._replace(**{key: normalised(getattr(hmm, key)) for key in HMM._fields})
   silent_probs = task.get('silent_probs', hmm.initial_probs)
   # P[H_0] depends on the memory if and only if P[H_1] does.
