@@ -22,6 +22,7 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 PAGE = (DOCS / 'findings' / 'theory.md').read_text()
+WORDS = ' '.join(PAGE.split())
 NOUN = 1
 
 
@@ -95,7 +96,7 @@ def test_no_linear_head_is_right_on_states():
   errors = [probs[(features[:, 0] < threshold) == labels].sum() for threshold in (0, *features[:, 0], 1)]
   least = min(*errors, 1 - max(errors))
   assert least.as_integer_ratio() == (7, 27)
-  assert f'errs on at least {least} of' in PAGE.replace('\n', ' ')
+  assert f'errs on at least {least} of' in WORDS
   # A mixture of "good good" and "good bad" has the G_1 of "bad bad".
   weights = theory.exact_certificate(features, labels, [(0, 1), (1, 1), (3, 0)], 2)
   assert [str(weight) for weight in weights] == ['4/15', '7/30', '1/2']
@@ -119,4 +120,4 @@ def test_the_head_of_theorem_4_3_is_right():
   """The two texts of the page are in R, and scores have the sign of the label."""
   assert in_region(MEMORY, JOINT, [NOUN], (0, 1)) and in_region(MEMORY, JOINT, [NOUN], (0, 2))
   scores = [read(MEMORY, NOUN, text).score for text in ((0, 1), (0, 2))]
-  assert f'it scores {scores[0]} for "the cow", {scores[1]} for "the toy"' in PAGE
+  assert f'it scores {scores[0]} for "the cow", {scores[1]} for "the toy"' in WORDS
