@@ -3,10 +3,7 @@
 Posteriors and G are those of `rationals`, and sums over hidden paths.
 """
 
-import contextlib
-import io
 import itertools
-import re
 
 from conftest import DOCS
 import numpy as np
@@ -66,16 +63,6 @@ def test_the_floats_are_the_fractions_and_the_start_is_stationary(problem):
   for floats, fractions in zip(problem.hmm.validate(), exact.hmm):
     np.testing.assert_allclose(floats, fractions.astype(float), rtol=1e-15)
   assert (exact.hmm.initial_probs @ exact.hmm.transition_matrix == exact.hmm.initial_probs).all()
-
-
-@pytest.mark.docs
-def test_the_snippet_of_the_page_prints_its_output():
-  """The python block of the page, run as it stands."""
-  snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE, re.DOTALL).groups()
-  out = io.StringIO()
-  with contextlib.redirect_stdout(out):
-    exec(compile(snippet, 'docs/findings/theory.md', 'exec'), {})  # The page is ours.
-  assert out.getvalue() == printed
 
 
 def test_the_table_of_the_page():
