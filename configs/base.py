@@ -185,6 +185,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.restarts = group(number=8, steps_factor=10)
   config.masks = group(number=5)
   config.mlp = group(width=300)
+  config.neighbours = group(num_texts=100_000)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
@@ -281,3 +282,4 @@ def reduce(config: ml_collections.ConfigDict) -> None:
   config.restarts.update(number=2, steps_factor=2)
   config.plan = tuple(point | dict(num_states=(), step=0) for point in config.plan)
   config.masks.number = 3
+  config.neighbours.num_texts = 100

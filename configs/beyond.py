@@ -11,8 +11,10 @@ many points readers without a model lose as emissions grow weaker; it is run wit
 
 `readers` asks whether a head that is not linear reads at one [MASK] what a linear one does not
 (docs/findings/readability.md): at |H| = 25 and 30, on the HMMs of `prompt_vs_head:evidence` and, with --config.seed=46
---config.num_trials_by_size=(), on those of `masks`. `degree` asks the same of the exact model, as posteriors become
-mixed (temperature) and as |H| passes 55, the number of products of two of ten numbers.
+--config.num_trials_by_size=(), on those of `masks`. Controls are further runs in the same folders:
+--config.models=exact,untrained --config.methods=head_whitened,quadratic,masks_converged,neighbours.
+`degree` asks the same of the exact model, as posteriors become mixed (temperature) and as |H| passes 55, the number of
+products of two of ten numbers.
 
 Cost: seven trials of `masks` took 24 minutes of CPU time, 12 of them tuning, so that 20 take about 70; `temperatures`
 three.
@@ -50,7 +52,15 @@ _METHODS = {
     'window',
     'window_quadratic',
   ),
-  'degree': ('head_whitened', 'quadratic', 'mlp_converged', 'masks_converged', 'posterior', 'table', 'window'),
+  'degree': (
+    'head_whitened',
+    'quadratic',
+    'masks_converged',
+    'posterior',
+    'neighbours',
+    'table',
+    'window',
+  ),
 }
 
 
@@ -64,10 +74,11 @@ _PLAN = (
 )
 
 
-# docs/findings/readability.md has the reasons, and R3 to R5.
+# docs/findings/readability.md has the reasons, and R3 to R5, of other scales.
 _READERS = (
   base.end_point('R1', ('bert', 'quadratic'), ('bert', 'head_whitened'), num_states=(25, 30), above=10),
   base.end_point('R2', ('bert', 'quadratic'), ('bert', 'prompt'), num_states=(25, 30), above=-2, below=2),
+  base.end_point('R6', ('exact', 'neighbours'), num_states=(25, 30), above=99),
 )
 
 
@@ -82,7 +93,7 @@ def get_config(scale: str = 'masks') -> ml_collections.ConfigDict:
     config.models = ('exact',)
   if scale == 'readers':
     config.update(seed=0, num_states=(25, 30), num_trials_by_size=(5, 7), plan=_READERS)
-    config.models = ('bert', 'exact', 'untrained')
+    config.models = ('bert',)
   if scale == 'degree':
     config.update(num_states=(30, 50, 60, 80), models=('exact',), figures=(), plan=())
     config.hmm.emission_temperature = base.values(0.01, 0.05, 0.15)

@@ -44,9 +44,18 @@ _PLAN = (
     for size in (4, 10, 30)
   ),
 )
-_EVIDENCE = tuple(
-  base.end_point('prompt above head', ('bert', 'prompt'), ('bert', 'head'), num_states=(size,), above=0)
-  for size in base.FIRST_SIZES[1:]
+_TABLE = ('none', 'table')
+_EVIDENCE = (
+  *(
+    base.end_point('prompt above head', ('bert', 'prompt'), ('bert', 'head'), num_states=(size,), above=0)
+    for size in base.FIRST_SIZES[1:]
+  ),
+  # The control without a model, not expected when the runs were planned.
+  *(
+    base.end_point(f'table - {reader}', _TABLE, ('bert', reader), num_states=sizes)
+    for reader in ('prompt', 'probe', 'probe_converged')
+    for sizes in ((), (30,))
+  ),
 )
 
 
@@ -73,6 +82,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
       'oracle_prompt',
       'prompt_refit',
       'oracle_refit',
+      'quadratic',
+      'neighbours',
       *base.WITHOUT_MODEL,
     )
     config.figures = ('overview', 'figure_3_left', 'nearest_tokens', 'budget', 'conditioning')

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
+from experiments.runtime.jax_options import compile_fast
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.inference.posterior import Posterior
@@ -147,8 +148,12 @@ def without_optimisation():
 @pytest.fixture(scope='module')
 def cheap_commands():
   """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
-  with compiling_fast(), contextlib.chdir(ROOT):
+  before = jax.config.values['jax_disable_most_optimizations']
+  # Those of the modules before, which may be of either kind, are dropped.
+  compile_fast(True)
+  with contextlib.chdir(ROOT):
     yield
+  compile_fast(before)
 
 
 @contextlib.contextmanager

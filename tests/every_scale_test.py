@@ -1,5 +1,6 @@
 """Every experiment, at every scale that a CPU runs, by its command with the numbers of `reduce`: what it leaves."""
 
+import numpy as np
 import pytest
 import reduced_runs
 from schema_cases import kinds_of
@@ -17,16 +18,26 @@ _OF_PAPER = {'paper', 'paper_v1', 'official', 'tuned', 'gpu'}
 _SINGLE = ('num_states', 'model', 'method')
 _FIRST = ('trial', 'hmm', 'task')
 
-EVERY = [(name, scale) for name in registry.EXPERIMENTS for scale in config_lib.scales(reduced_runs.shipped(name))]
-# The default scale, the first, has the numbers of `reduce` as `smoke`.
-_DEFAULT = {name: config_lib.scales(reduced_runs.shipped(name))[0] for name in registry.EXPERIMENTS}
-RUN = [(name, scale) for name, scale in EVERY if scale not in {*_OF_PAPER, _DEFAULT[name]}]
-
 
 def _is_number(value):
   """True for a number, or a tuple of some."""
   entries = value if type(value) is tuple else (value,)
   return bool(entries) and all(type(entry) in (int, float) for entry in entries)
+
+
+def _structure(experiment, scale):
+  """What a scale runs, whatever its numbers, in words."""
+  _, reduced = map(reduced_runs.fields, reduced_runs.configs(experiment, scale))
+  of_numbers = {name: any(np.atleast_1d(value)) for name, value in reduced.items() if _is_number(value)}
+  return str(reduced | of_numbers | dict(experiment=experiment, scale='', plan=()))
+
+
+EVERY = [(name, scale) for name in registry.EXPERIMENTS for scale in config_lib.scales(reduced_runs.shipped(name))]
+# The default scale, the first, has the numbers of `reduce` as `smoke`.
+_DEFAULT = {name: config_lib.scales(reduced_runs.shipped(name))[0] for name in registry.EXPERIMENTS}
+_ON_A_CPU = [(name, scale) for name, scale in EVERY if scale not in {*_OF_PAPER, _DEFAULT[name]}]
+# The last, such as `smoke`, of those that differ in numbers alone.
+RUN = [*{_structure(*one): one for one in _ON_A_CPU}.values()]
 
 
 @pytest.mark.parametrize(('experiment', 'scale'), EVERY)

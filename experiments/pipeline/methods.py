@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.own import code
-from experiments.pipeline import attention, best_heads, optimal_heads, prompt_effects, scheduled, token_readers
+from experiments.pipeline import (
+  attention,
+  best_heads,
+  neighbours,
+  optimal_heads,
+  prompt_effects,
+  scheduled,
+  token_readers,
+)
 from experiments.pipeline.job import Fitted, Job
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, NONE
@@ -137,6 +145,7 @@ WAYS = {
   'mlp_converged': Way(_mlp, fit=scheduled.best_start, measures=_PARAMETERS),
   'quadratic': Way(read=_products, fit=optimal_heads.validated, measures=_PARAMETERS),
   'posterior': Way(read=_posterior, fit=optimal_heads.validated),
+  'neighbours': Way(read=neighbours.nearest_posteriors, fit=neighbours.fits),
   'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
   'attention_converged': Way(_attention, fit=scheduled.best_start),
   'oracle_prompt': Way(prompt=_prefix, fit=scheduled.best_start, measures=_EFFECTS),

@@ -85,6 +85,7 @@ class Settings(groups.Experiment):
   restarts: groups.RestartSettings
   masks: groups.MaskSettings
   mlp: groups.MlpHeadSettings
+  neighbours: groups.NeighbourSettings
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
   pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")

@@ -216,6 +216,10 @@ class MlpHeadSettings(Group):
   width: int = setting('units of the hidden layer of a head', earlier=300)
 
 
+class NeighbourSettings(Group):
+  num_texts: int = setting('texts among which the nearest G is looked for', earlier=100_000)
+
+
 class MaskSettings(Group):
   number: int = setting('masks: number of [MASK]s before a text, whose marginals are read', earlier=5)
 

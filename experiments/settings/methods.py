@@ -78,6 +78,7 @@ METHODS = {
   'mlp_converged': Method('converged hidden layer', '#CC3311', '*', ':', ('head', 'mlp', 'restarts'), _LANGUAGE_MODELS),
   'quadratic': Method('quadratic head', '#CC3311', 'p', '-', ('converged',), _LANGUAGE_MODELS),
   'posterior': Method('exact posterior', '#000000', '^', ':', ('converged',), ('exact',)),
+  'neighbours': Method('nearest G', '#117733', '<', ':', ('neighbours',), ('exact',)),
   'probe_converged': Method('converged probe', '#009E73', 'v', '-', ('converged',), ('bert', 'untrained', 'own')),
   'attention_converged': Method('converged attention', '#000000', '*', '--', ('attention', 'restarts')),
   'oracle_prompt': Method('oracle prompt', '#E69F00', '*', '--', ('prompt', 'restarts'), ('exact',)),

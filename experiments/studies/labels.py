@@ -79,7 +79,11 @@ def chosen(records: pd.DataFrame) -> pd.DataFrame:
   """
   of_models = records[records['model'].isin(['bert', NONE])]
   best = of_models.groupby([*_HMM, LABELS, 'task', 'model'], sort=False)['validation_accuracy'].idxmax()
-  return by_unit(of_models.loc[best], [*_HMM, LABELS, 'model'], 'accuracy', []).unstack('model')
+  return (
+    by_unit(of_models.loc[best], [*_HMM, LABELS, 'model'], 'accuracy', [])
+    .unstack('model')
+    .reindex(columns=['bert', NONE])
+  )
 
 
 def ratio(accuracies: pd.DataFrame) -> float:

@@ -125,6 +125,11 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **own, causal=causal)
 
 
+def num_token_types(config: Mapping[str, Any]) -> int:
+  """The number of token types; theirs has two where none is named. Raises ValueError if it is none."""
+  return _number({'type_vocab_size': 2, **config}, 'type_vocab_size', int)
+
+
 def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
   if config.get(name) != valid:
     raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')

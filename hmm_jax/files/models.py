@@ -138,11 +138,10 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | None]:
   bert = hugging_face.bert_of(config)
   if distribution is not None:
     arguments.check_vocabulary(bert, distribution)
-  mask_id = _mask_id(folder, bert.num_tokens)
+  mask_id, num_types = _mask_id(folder, bert.num_tokens), hugging_face.num_token_types(config)
   state = _state(folder)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
-    # Theirs has two token types where none is named.
-    params = hugging_face.params_of(bert, state, mask_id, config.get('type_vocab_size', 2))
+    params = hugging_face.params_of(bert, state, mask_id, num_types)
   if bert.attention == 'cudnn' and jax.default_backend() != 'gpu':
     bert = bert.clone(attention='xla')
   return BertModel(bert), params, distribution
@@ -159,7 +158,7 @@ def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
   state: dict[str, np.ndarray] = {}
   with readable(index, 'an index of arrays by files beside it'):
     for file in sorted(set(folders.read_json(index)['weight_map'].values())):
-      if pathlib.PurePath(file).name != file:
+      if pathlib.PurePath(file).name != file or file == '..':
         raise ValueError(f'{file!r} is not beside it')
       state |= folders.read_arrays(folder / file)
   return state

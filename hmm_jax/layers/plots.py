@@ -57,7 +57,7 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
     ax: matplotlib axes; new ones if None.
 
   Raises:
-    ValueError: there is nothing to draw, or a number or an interval is none.
+    ValueError: there is nothing to draw, a number or an interval is none, or the axes are not empty.
 
   >>> import matplotlib; matplotlib.use('agg')
   >>> ax = layers({'trained': {'embeddings': 0.1, 'layer_1': (0.8, 0.1)}, 'untrained': {'layer_1': 0.2}, 'table': 0.3})
@@ -68,6 +68,9 @@ def layers(table: Mapping[str, Any], ax: Any = None) -> Any:
   lines = {name: values for name, values in table.items() if isinstance(values, Mapping)}
   if not table or not all(lines.values()):
     raise ValueError(f'table is {dict(table)}; valid is a number or a layer for each of its names')
+  # Its layers and its legend would be read as those of the new lines.
+  if ax.has_data():
+    raise ValueError('ax has data of another drawing; valid are empty axes')
   # Layers that only some lines have stand where the longest line has them.
   longest_first = sorted(lines.values(), key=len, reverse=True)
   order = sorted(dict.fromkeys(itertools.chain(*longest_first)), key=_depth)

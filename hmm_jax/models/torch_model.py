@@ -165,6 +165,7 @@ class TorchModel(MaskedLM):
     return _call(lambda ids: self.words(ids.long()), 1, (*tokens.shape, self.width), tokens.astype(jnp.int32))
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
+    _check_length(self, embeddings.shape[-2])
     return at_positions(_probs(self, embeddings), positions)
 
   def pull_back(self, embeddings: Any, slopes: Any) -> Any:
@@ -173,6 +174,17 @@ class TorchModel(MaskedLM):
 
     probs = self.law(embeddings.requires_grad_())
     return torch.autograd.grad(probs, embeddings, slopes.to(probs.dtype))[0]
+
+
+@functools.lru_cache(maxsize=32)
+def _check_length(model: TorchModel, length: int) -> None:
+  """Raise ValueError if the module has too few positions: inside of a callback that ends in a traceback of JAX."""
+  import torch
+
+  try:
+    model.law(torch.zeros(1, length, model.width))
+  except Exception as error:
+    raise ValueError(f'module does not predict {length} positions, prompt included ({type(error).__name__}: {error})')
 
 
 def _call(function: Callable[..., Any], num_axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:

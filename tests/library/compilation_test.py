@@ -18,10 +18,9 @@ def test_programs_are_compiled_once(tmp_path):
   settings = settings_of('smoke', models=('exact',), methods=('head',))
   jax.clear_caches()
   counts = [count_of_programs()]
-  for number in range(2):
-    folder = TrialFolder(Trial(settings, Point(4), number), tmp_path)
-    with compiling_fast():
-      run_trial(folder)
-    counts.append(count_of_programs())
+  with compiling_fast():
+    for number in range(2):
+      run_trial(TrialFolder(Trial(settings, Point(4), number), tmp_path))
+      counts.append(count_of_programs())
   # Programs for single operations outside of a larger one add up: whole smoke runs had 78, and have 40.
   assert counts[0] < counts[1] == counts[2] <= counts[0] + 16

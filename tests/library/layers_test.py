@@ -233,6 +233,12 @@ def test_the_axis_of_layers_runs_from_first_to_last(lines, order):
     assert list(x) == list(y) == sorted(x)
 
 
+def test_lines_do_not_share_an_axis_with_another_drawing():
+  ax = hj.plots.layers({'bert': {'layer_2': 0.5}})
+  with pytest.raises(ValueError, match='^ax '):
+    hj.plots.layers({'other': {'layer_1': 0.5}}, ax)
+
+
 def test_names_are_drawn_as_they_are():
   """In the legend and on the axis: one that begins with _, and one between two $, which is no mathematics here."""
   names = ['_mine', 'a $b$', r'$\bad$', 'other']

@@ -11,15 +11,18 @@ import hmm_jax as hj
 
 BERT = SMALLEST.clone(num_layers=2, max_positions=64)
 PARAMS = {causal: random_params(BERT.clone(causal=causal)) for causal in (False, True)}
+# A run of them all compiles a program once.
 OPTIONS = {
-  'jax_numpy_rank_promotion': 'raise',
-  'jax_numpy_dtype_promotion': 'strict',
-  'jax_enable_x64': True,
-  'jax_debug_nans': True,
-  'jax_debug_infs': True,
-  'jax_default_matmul_precision': 'highest',
+  'strict': {
+    'jax_numpy_rank_promotion': 'raise',
+    'jax_numpy_dtype_promotion': 'strict',
+    'jax_debug_nans': True,
+    'jax_debug_infs': True,
+    'jax_default_matmul_precision': 'highest',
+  },
+  'wide': {'jax_enable_x64': True},
 }
-
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
 
 HMM = float32_hmm(0, 3, 4)
 TOKENS = np.random.default_rng(0).integers(4, size=(6, 5))
@@ -44,7 +47,6 @@ def answers(folder):
   }
   for causal, params in PARAMS.items():
     model, name = hj.BertModel(BERT.clone(causal=causal)), f'causal {causal}'
-    task = hj.draw_task(HMM, key, length=5, num_train=20, num_test=10, hidden=-causal)
     probs = lambda params: model.predict(params, model.embed(params, jnp.asarray(TOKENS)))  # noqa: B023
     hj.save(folder / name, model, params, HMM)
     found[name] = {
@@ -53,10 +55,11 @@ def answers(folder):
       'slopes': jax.grad(lambda params: probs(params)[0, 0, 0])(params),  # noqa: B023
       'loaded': hj.token_probs(*hj.load(folder / name)[:2], TOKENS),
     }
-    drawn[name] = {
-      'tuned': hj.tune(model, params, HMM, task, prompt_length=2).prompt,
-      'pretrained': hj.pretrain(HMM, key, steps=1, bert=model.bert)[1],
-    }
+  task = hj.draw_task(HMM, key, length=5, num_train=20, num_test=10)
+  drawn |= {
+    'tuned': hj.tune(hj.BertModel(BERT), PARAMS[False], HMM, task, prompt_length=2).prompt,
+    'pretrained': hj.pretrain(HMM, key, steps=1, bert=BERT)[1],
+  }
   return jax.tree.map(np.float64, (found, drawn))
 
 
@@ -65,16 +68,21 @@ def expected(tmp_path_factory):
   return answers(tmp_path_factory.mktemp('default'))
 
 
-@pytest.mark.parametrize('option', OPTIONS)
-def test_an_option_of_jax_changes_no_answer(option, expected, tmp_path):
+@pytest.mark.parametrize('options', OPTIONS)
+def test_options_of_jax_change_no_answer(options, expected, tmp_path):
   """But for random numbers, of which JAX draws others in 64 bits."""
-  before = getattr(jax.config, option)
-  jax.config.update(option, OPTIONS[option])
+  before = {name: getattr(jax.config, name) for name in OPTIONS[options]}
+  _set(OPTIONS[options])
   try:
     found = answers(tmp_path)
   finally:
-    jax.config.update(option, before)
-  count = 1 if option == 'jax_enable_x64' else 2
+    _set(before)
+  count = 1 if options == 'wide' else 2
   close = lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4, rtol=1e-3)
   jax.tree.map(close, found[:count], expected[:count])
   assert jax.tree.map(np.shape, found) == jax.tree.map(np.shape, expected)
+
+
+def _set(options):
+  for name, value in options.items():
+    jax.config.update(name, value)

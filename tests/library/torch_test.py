@@ -68,6 +68,14 @@ def test_a_module_that_is_trained_on_is_read_without_dropout():
   assert module.training
 
 
+def test_a_text_longer_than_the_positions_of_a_module_is_refused():
+  model = hj.from_torch(built('Bert', 'MaskedLM', max_position_embeddings=8), V)
+  predict = jax.jit(lambda tokens: model.predict((), model.embed((), tokens)))
+  assert predict(jnp.zeros((1, 8), jnp.int32)).shape == (1, 8, V)
+  with pytest.raises(ValueError, match='^module does not predict 9 positions'):
+    predict(jnp.zeros((1, 9), jnp.int32))
+
+
 @pytest.mark.parametrize('num_tokens', [0, 7.0, True, None])
 def test_a_number_of_tokens_is_named(num_tokens):
   with pytest.raises(ValueError, match='^num_tokens is '):

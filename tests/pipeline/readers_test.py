@@ -31,19 +31,20 @@ def drawn(weights=(1, -1, -1, 1), **changes):
   trial = Trial(settings_of('smoke', hmm__num_tokens=3, **changes), Point(4), 0)
   tasks = downstream.draw(trial.settings, STAYS, trial.keys().downstream, trial.keys().tasks)
   labels = (tasks.label_probs(tasks.inputs) @ weights < 0).astype(int)
-  task = tasks.tasks[0]._replace(labels=labels)
+  task = tasks.tasks[0]._replace(task_weights=np.array([weights, [0, 0, 0, 0]]), labels=labels)
   return trial, tasks._replace(tasks=[task, task])
 
 
-def accuracy(method, name='exact', model=MODEL, params=STAYS, **changes):
+def accuracy(method, name='exact', model=MODEL, params=STAYS, hmm=STAYS, **changes):
   trial, tasks = drawn(**changes)
-  (tuned,) = tuning.tune(Job(trial, FrozenModel(name, model, params, STAYS), method, [0], tasks, QUIET))
+  (tuned,) = tuning.tune(Job(trial, FrozenModel(name, model, params, hmm), method, [0], tasks, QUIET))
   return tuned.measured['accuracy']
 
 
 def test_a_form_of_degree_two_reads_what_no_linear_head_does():
   """The ends of a line are apart from its middle by a square; the posterior has every label."""
   assert accuracy('head_whitened') < 0.8 and accuracy('quadratic') > 0.95 and accuracy('posterior') > 0.97
+  assert accuracy('neighbours') > 0.95
 
 
 def test_on_a_constant_g_a_head_has_the_majority_class():
@@ -54,6 +55,7 @@ def test_on_a_constant_g_a_head_has_the_majority_class():
   majority = (labels[splits['test']] == np.bincount(labels[splits['train']]).argmax()).mean()
   for method in ('quadratic', 'mlp'):
     assert accuracy(method, 'own', params=constant, weights=(1, -1, -1, -1)) == majority
+  assert accuracy('neighbours', hmm=constant, weights=(1, -1, -1, -1)) <= majority
 
 
 def test_pairs_of_tokens_read_what_single_ones_do_not():
