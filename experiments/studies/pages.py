@@ -4,7 +4,6 @@ Every folder of records gets NAME.csv of each table, with the title in the last 
 FROZEN folders keep theirs. docs/gallery.md shows all figures.
 """
 
-from collections.abc import Iterator
 import functools
 import pathlib
 import sys
@@ -49,11 +48,10 @@ def _as_csv(table: Table) -> str:
   return frame.to_csv(index=False)
 
 
-def drawn(folder: pathlib.Path) -> Iterator[tuple[str, bytes]]:
+def drawn(folder: pathlib.Path) -> dict[str, bytes]:
   """The figures of a folder's records by file name."""
   study, records, settings = _read(folder)
-  for name, figure in study.figures(records, settings).items():
-    yield f'{name}.png', figures.as_bytes(figure, 'png')
+  return {f'{name}.png': figures.as_bytes(figure, 'png') for name, figure in study.figures(records, settings).items()}
 
 
 @functools.cache
@@ -78,7 +76,8 @@ def main(words: list[str]) -> int:
     print(f'error: unknown argument {words[0]!r}; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT
   for folder in folders():
-    for name, content in [*tables(folder).items(), *drawn(folder)]:
+    contents: dict[str, str | bytes] = {**tables(folder), **drawn(folder)}
+    for name, content in contents.items():
       files.write_whole(folder / name, content)
   files.write_whole(GALLERY, gallery())
   return exit_status.DONE
