@@ -5,7 +5,7 @@ Configs are data. The class of settings defines what a field means and takes, an
 
 The scales: `small` is for a CPU with two cores. `paper` follows the paper's later text (20 pretrainings a size, 5 for
 Figure 3 right), `paper_v1` its first text (one, with 5 draws of mu), `official` its released code. `tuned` is `paper`
-with the pretraining recipe that came closest to the ideal model at the small scale (docs/findings/recipes.md).
+with the pretraining recipe of `small`: Muon, 30% of positions.
 `evidence` is `small` with several HMMs a size. `smoke` is the default scale after `reduce`, which
 changes only numbers: what runs, and what is drawn, is the same. Its results mean nothing.
 """

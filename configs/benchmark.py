@@ -1,9 +1,10 @@
 """Is ours as fast as other libraries? Smoothing, sampling and pretraining beside every installed peer, by turns.
 
-Claim, on two CPU cores and on an H100: none takes less time than ours. docs/internals/speed.md has the ratios.
+Claim, on two CPU cores and on an H100: none takes less time than ours.
 
 Command: python -m experiments.main --config=benchmark[:small|gpu|smoke] (the extra bench names the peers)
-Cost: a few minutes; `:gpu` 72 seconds on an H100 (docs/results/benchmark_gpu).
+Cost: a few minutes; `:gpu` 72 seconds on an H100.
+Expected at `gpu`: Hugging Face takes 1.82 times our time a step, 1.25 with torch.compile (docs/results/benchmark_gpu).
 
 The work is that of prompt_vs_head at the same scale, whose settings these are, but with AdamW, which every library has.
 |H| is the last of `num_states`. `:gpu` has the paper's step alone.

@@ -11,7 +11,7 @@ python -m experiments.main --config=degradation:bert
 `bert` has 8 BERTs for each theorem, each pretrained on the text of its own HMM.
 
 Cost: 4 minutes of CPU time on two busy cores; `bert` 10.
-Expected: the tables of docs/findings/degradation.md, which `python -m experiments.studies.pages` fills from records.
+Expected: docs/findings/degradation.md; the tables lie beside the records in docs/results/degradation.
 """
 
 import ml_collections

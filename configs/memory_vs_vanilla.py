@@ -14,7 +14,7 @@ constant G (a bag of words), attention on vanilla text, and a linear head on tex
 CPU time; `--config.num_trials=8` adds three draws to each. Its records are in docs/results/small/figure_3_right.
 
 Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It pretrains 350 steps by Muon in place
-of 750 by AdamW, the ratio of docs/findings/recipes.md, which did not try text with a memory. `paper`
+of 750 by AdamW, a ratio that was found on text without a memory. `paper`
 is 8 distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `paper_v1`, the first
 text, one such pretraining for each distribution and 5 draws of mu; `official` as `paper` with the released code's
 settings (its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla text too, 80 positions of texts

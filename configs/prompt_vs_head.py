@@ -15,12 +15,11 @@ docs/results/small/figure_3_left_other are on the BERTs of other HMMs; they add
 
 Cost: `small` takes 8 minutes of CPU time, 5 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
 steps of BERT-base with 6 layers on 8 chunks of 512, for an accelerator; `paper_v1`, the first text, 7 sizes, one such
-pretraining each and 5 draws of mu; `tuned` is `paper` with Muon and larger batches
-(docs/findings/recipes.md).
+pretraining each and 5 draws of mu; `tuned` is `paper` with Muon and larger batches.
 `official` has 7 sizes x 20 trials with the released code's settings: labels come from all 128 tokens after the [MASK],
 through transition_matrix @ P[H | text]; 80 positions hold the [MASK] and 79 of these tokens for the head, or the
 prompt of 20, the [MASK] and 59. No trial of the four has run to its end, one pretraining of `paper` has
-(docs/internals/speed.md); it is checked that they build, trace, lower.
+(docs/results/paper_trial); it is checked that they build, trace, lower.
 
 Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prompt is 6 points or more above the head
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.

@@ -1,10 +1,15 @@
 """The site of docs/, which `.ci/docs` builds: API pages are made from docstrings."""
 
+import importlib
+import inspect
 import pathlib
 import re
 
-from docs import fill
+import hmm_jax
 from hmm_jax.distributions.hmm import HMM
+
+# A line of docs/api: a module, with a link to its source, and public names of it.
+_NAMES = re.compile(r'^- \[`([\w.]+)`\]\(\S+\)[^:\n]*: ((?:`\w+`(?:,\s+)?)+)$', re.MULTILINE)
 
 project = html_title = 'hmm-jax'
 html_theme = 'furo'
@@ -28,8 +33,6 @@ def _leave_out_fields(app, kind, name, member, skip, options):
 
 def _escape(app, kind, name, member, options, lines):
   """Outside of examples and backticks docstrings are plain text: H*, |x| and `startprob_` are no markup."""
-  if name == 'hmm_jax':
-    del lines[1:]  # The legend, which is Markdown.
   in_example = False
   for number, line in enumerate(lines):
     in_example = line.lstrip().startswith('>>>') or (in_example and bool(line.strip()))
@@ -41,10 +44,24 @@ def _escape(app, kind, name, member, options, lines):
       lines[number] = ''.join(parts)
 
 
+def public_names(page: str) -> list[tuple[str, str]]:
+  """The modules and names that a page of docs/api lists."""
+  return [(module, name) for module, names in _NAMES.findall(page) for name in re.findall(r'\w+', names)]
+
+
 def _show_docstrings(app, page, source):
-  """A code host lists names; the site shows their docstrings."""
-  members = lambda marked: f'.. automodule:: {marked[2]}\n   :members: {",".join(fill.split(marked[3]))}'
-  source[0] = fill.NAMES.sub(lambda marked: f'```{{eval-rst}}\n{members(marked)}\n```', source[0])
+  """A code host lists names; the site shows their docstrings, and the legend of axes."""
+
+  def documented(marked):
+    lines = []
+    for module, name in public_names(marked[0]):
+      kind = 'class' if inspect.isclass(getattr(importlib.import_module(module), name)) else 'function'
+      lines += [f'.. auto{kind}:: {module}.{name}', *['   :members:'] * (kind == 'class')]
+    return '\n'.join(['```{eval-rst}', *lines, '```'])
+
+  source[0] = _NAMES.sub(documented, source[0])
+  if page == 'api/index':
+    source[0] += '\n## Axes\n\n' + hmm_jax.__doc__.split('\n', 2)[2]
 
 
 def _unlink_folders(app, page, source):

@@ -1,15 +1,11 @@
-"""python -m docs.fill [--check]: fill the lists of docs/api and the outputs of docs/use/tutorials from the code.
+"""python -m docs.fill [--check]: fill the outputs of docs/use/tutorials.
 
-A list stands between `<!-- names of MODULE: NAME, NAME -->` and `<!-- end -->`, the docstring of a module after
-`<!-- docstring of MODULE -->`. The Python blocks of a tutorial run one after another in a temporary folder; what a
-block prints comes behind it, and a picture that the page shows is copied beside the page. With --check nothing is
-written, and the exit status is 1 if a page is stale: a word or picture differs, or a number by more than 5% (0.05 if it
-is below 1).
+The Python blocks of a tutorial run one after another in a temporary folder; what a block prints comes behind it, and a
+picture that the page shows is copied beside the page. With --check nothing is written, and the exit status is 1 if a
+page is stale: a word or picture differs, or a number by more than 5% (0.05 if it is below 1).
 """
 
 import contextlib
-import importlib
-import inspect
 import io
 import os
 import pathlib
@@ -22,40 +18,8 @@ import matplotlib
 from matplotlib.testing.compare import compare_images
 
 DOCS = pathlib.Path(__file__).parent
-NAMES = re.compile(r'(<!-- names of (\S+): ([^>]*) -->\n).*?(<!-- end -->)', re.DOTALL)
-_DOCSTRING = re.compile(r'(<!-- docstring of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
 _BLOCK = re.compile(r'^(```python\n(.*?)^```\n)(\n<!-- output -->\n.*?^<!-- end -->\n)?', re.DOTALL | re.MULTILINE)
-_LINENS = ('parent', 'name')
 _NUMBER = re.compile(r'(-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
-
-
-def listed(text: str) -> str:
-  """The text of a page with its lists and docstrings as the code has them."""
-  docstring = lambda marked: (
-    f'{marked[1]}\n{importlib.import_module(marked[2]).__doc__.split(chr(10), 2)[2]}\n{marked[3]}'
-  )
-  entries = lambda marked: '\n'.join(_entry(importlib.import_module(marked[2]), name) for name in split(marked[3]))
-  return NAMES.sub(lambda marked: f'{marked[1]}\n{entries(marked)}\n\n{marked[4]}', _DOCSTRING.sub(docstring, text))
-
-
-def split(names: str) -> list[str]:
-  """The names of a list."""
-  return re.split(r',\s+', names.strip())
-
-
-def _entry(module, name: str) -> str:
-  found = getattr(module, name)
-  source = pathlib.Path(importlib.import_module(found.__module__).__file__).relative_to(DOCS.parent)
-  signature, untyped = inspect.signature(found), inspect.Signature.empty
-  # `parent` and `name` are linen's.
-  parts = [part.replace(annotation=untyped) for part in signature.parameters.values() if part.name not in _LINENS]
-  arguments = re.sub(r"<class '(.*?)'>", r'\1', str(signature.replace(parameters=parts, return_annotation=untyped)))
-  # A base class has no constructor of its own.
-  arguments = arguments.removeprefix('(*args, **kwargs)')
-  first = ' '.join(inspect.getdoc(found).split('\n\n')[0].split())
-  # Outside of backticks it is plain text.
-  plain = re.sub(r'(`[^`]+`)|([*<_])', lambda part: part[1] or f'\\{part[2]}', first)
-  return f'- [`{name}{arguments}`](../../{source}): {plain}'
 
 
 def with_outputs(text: str) -> str:
@@ -87,10 +51,10 @@ def main(words: list[str]) -> int:
   os.environ['PYTHONPATH'] = str(DOCS.parent)
   matplotlib.use('agg')
   stale = []
-  for page in (*DOCS.glob('api/*.md'), *DOCS.glob('use/tutorials/*.md')):
+  for page in DOCS.glob('use/tutorials/*.md'):
     old = page.read_text()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-      new = with_outputs(listed(old)) if 'tutorials' in page.parts else listed(old)
+      new = with_outputs(old)
       pictures = [name for name in re.findall(r'\]\(([^):]+\.png)\)', new) if pathlib.Path(name).is_file()]
       if words:
         stale += [page] * differ(old, new)

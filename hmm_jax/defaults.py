@@ -17,7 +17,7 @@ BERT: dict[str, Any] = dict(
   init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
 )
 
-# The winner in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
+# Muon on 30% of positions: 0.71 of the operations of 1250 steps of AdamW on 15%, whose KL from G was no lower.
 NUM_STEPS = 600
 BATCH_SIZE = 32
 WARMUP_STEPS = 50

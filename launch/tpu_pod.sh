@@ -13,7 +13,7 @@
 #
 # A pod or a request of that NAME is reused if it is ready or pending; one that failed or was preempted is deleted and
 # created again. TYPE is the accelerator type. All chips form one mesh: data times fsdp must divide the batch, 8 chunks
-# at paper scale, so that more chips need a larger mesh.tensor or batch (docs/internals/speed.md). The hosts share only
+# at paper scale, so that more chips need a larger mesh.tensor or batch. The hosts share only
 # BUCKET, gs://..., for records and models; records, tables and figures are copied to runs/NAME here. The checked-out
 # commit runs.
 set -euo pipefail

@@ -8,17 +8,12 @@ import sys
 from conftest import DOCS
 import pytest
 
-from docs import fill
+from docs import conf
 
 pytestmark = [pytest.mark.docs, pytest.mark.usefixtures('without_optimisation')]
 
 PAGES = sorted((DOCS / 'api').glob('*.md'))
-NAMES = [
-  (module, name)
-  for page in PAGES
-  for _, module, names, _ in fill.NAMES.findall(page.read_text())
-  for name in fill.split(names)
-]
+NAMES = [name for page in PAGES for name in conf.public_names(page.read_text())]
 
 
 def test_the_api_pages_have_every_public_name():

@@ -1,18 +1,9 @@
-"""Generated parts of pages: the lists of docs/api are those of the code, and a stale page is named."""
-
-import pytest
+"""Outputs of tutorials: a stale page is named, and filled."""
 
 from docs import fill
 
 PAGE = "# Page\n\n```python\nprint(f'{0.5} of', 'x')\n```\n\n```python\ny = 1\n```\n"
 FILLED = PAGE.replace("'x')\n```\n", "'x')\n```\n\n<!-- output -->\n```text\n0.5 of x\n```\n<!-- end -->\n")
-
-
-@pytest.mark.parametrize('page', sorted(fill.DOCS.glob('api/*.md')), ids=lambda page: page.stem)
-def test_no_list_of_names_is_stale(page):
-  text = page.read_text()
-  assert fill.listed(text) == text
-  assert fill.listed(text.replace('- [`', '- [`former_')) == text
 
 
 def test_a_stale_page_is_named_and_filled(tmp_path, monkeypatch, capsys):

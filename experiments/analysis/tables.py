@@ -1,11 +1,10 @@
-"""Tables of records by one grammar: means by unit, differences that are paired, their tests, in text and in Markdown.
+"""Tables of records by one grammar: means by unit, differences that are paired, their tests, in plain text.
 
 `rows` are the columns whose values make a row. `unit` are those that name an independent unit within it, such as the
 trial, which draws an HMM.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-import re
 import textwrap
 from typing import Any, NamedTuple
 
@@ -51,24 +50,10 @@ def _cell(value: Any) -> str:
 
 def as_text(table: Table) -> str:
   """The table below its title, in plain text."""
-  rows = _rows(table, tablefmt='simple', maxcolwidths=[40] * table.num_texts)
+  sides = ['left'] * table.num_texts + ['right'] * (table.frame.shape[1] - table.num_texts)
+  options = dict(tablefmt='simple', colalign=sides, maxcolwidths=[40] * table.num_texts)
+  rows = table.frame.to_markdown(index=False, disable_numparse=True, **options)
   return printable(f'{textwrap.fill(table.title, 120)}\n\n{rows}\n', kept='\n')
-
-
-def as_markdown(table: Table) -> str:
-  """The title in italics, and the table with headings on one line."""
-  frame = table.frame.map(_escaped).rename(columns=_escaped)
-  return f'*{_escaped(table.title)}*\n\n{_rows(table._replace(frame=frame))}'
-
-
-def _rows(table: Table, **options: Any) -> str:
-  num_numbers = table.frame.shape[1] - table.num_texts
-  sides = ['left'] * table.num_texts + ['right'] * num_numbers
-  return table.frame.to_markdown(index=False, disable_numparse=True, colalign=sides, **options)
-
-
-def _escaped(text: str) -> str:
-  return re.sub(r'[|*]', r'\\\g<0>', text).replace('\n', ' ')
 
 
 def format_number(value: float, form: str) -> str:

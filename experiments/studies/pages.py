@@ -1,68 +1,85 @@
-"""python -m experiments.studies.pages: fill the tables of README.md and docs/, and draw figures, from docs/results/.
+"""python -m experiments.studies.pages: write tables and figures beside the records in docs/results, and the gallery.
 
-A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
-it are written by hand. Figures lie beside the records that they are drawn from: those of every folder of which a page
-has a table or a figure. FROZEN folders are left out: their figures stay, their tables are plain words.
+Every folder of records gets NAME.csv of each table, with the title in the last column, and NAME.png of each figure.
+FROZEN folders keep theirs. docs/gallery.md shows all figures.
 """
 
-from collections.abc import Callable
 import functools
 import pathlib
-import re
 import sys
+from typing import Any
 
-import matplotlib.figure
+import pandas as pd
 
 from experiments.analysis import figures
-from experiments.analysis.tables import as_markdown, Table
+from experiments.analysis.tables import Table
 from experiments.records import files, load, results
 from experiments.runtime import exit_status
-from experiments.settings.fields import SettingsError
 from experiments.studies import registry
+from experiments.studies.study import Study
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
-TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
-_FOLDER = re.compile(r'(?:<!-- table \w+ of |\]\([^)]*results/)(\S+)(?: -->\n|/\w+\.png)')
-_RESULTS = ROOT / 'docs' / 'results'
-# Folders of finished findings, whose records no code makes or shows any more; their tables are text.
+RESULTS = ROOT / 'docs' / 'results'
+GALLERY = ROOT / 'docs' / 'gallery.md'
+# Folders of finished findings, whose records no code makes or shows any more.
 FROZEN = {'beyond/classes', 'which_theorem'}
+_INTRODUCTION = """# Gallery
+
+Every figure of committed records, by folder below `docs/results`. With `--mode=report` and a copy of the folder as
+`--workdir` it is drawn again (not that of `beyond/classes` or `which_theorem`, whose code is gone).
+"""
 
 
-def filled(text: str) -> str:
-  """The text of a page with every table as its records have it now."""
-  return TABLE.sub(lambda marked: f'{marked[1]}\n{as_markdown(_shown(marked[3])[0][marked[2]])}\n\n{marked[4]}', text)
+def folders() -> list[pathlib.Path]:
+  """The folders of records, but for FROZEN ones."""
+  of_records = (path.parent for path in RESULTS.rglob('results.jsonl'))
+  return sorted(folder for folder in of_records if str(folder.relative_to(RESULTS)) not in FROZEN)
+
+
+def tables(folder: pathlib.Path) -> dict[str, str]:
+  """The tables of a folder's records by file name."""
+  study, records, settings = _read(folder)
+  return {f'{name}.csv': _as_csv(table) for name, table in study.tables(records, settings).items()}
+
+
+def _as_csv(table: Table) -> str:
+  frame = table.frame.rename(columns=lambda heading: heading.replace('\n', ' '))
+  frame['title'] = [table.title] + [''] * (len(frame) - 1)
+  return frame.to_csv(index=False)
+
+
+def drawn(folder: pathlib.Path) -> dict[str, bytes]:
+  """The figures of a folder's records by file name."""
+  study, records, settings = _read(folder)
+  return {f'{name}.png': figures.as_bytes(figure, 'png') for name, figure in study.figures(records, settings).items()}
 
 
 @functools.cache
-def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplotlib.figure.Figure]]]:
-  """The tables of a folder of records by name, and a function that draws its figures."""
-  settings = registry.from_record(results.config(_RESULTS / folder) or {})
-  study, records = registry.EXPERIMENTS[settings.experiment], load(_RESULTS / folder, environment=True)
-  return study.tables(records, settings), functools.partial(study.figures, records, settings)
+def _read(folder: pathlib.Path) -> tuple[Study, pd.DataFrame, Any]:
+  settings = registry.from_record(results.config(folder) or {})
+  return registry.EXPERIMENTS[settings.experiment], load(folder, environment=True), settings
 
 
-def folders() -> set[str]:
-  """The folders below docs/results of which a page has a table or a figure."""
-  return {folder for page in PAGES for folder in _FOLDER.findall(page.read_text('utf-8'))}
+def gallery() -> str:
+  """The page of all figures that lie beside records."""
+  text = _INTRODUCTION
+  for folder in sorted({path.parent for path in RESULTS.rglob('*.png')}):
+    text += f'\n## {folder.relative_to(RESULTS)}\n\n'
+    for path in sorted(folder.glob('*.png')):
+      text += f'![{path.stem}]({path.relative_to(GALLERY.parent)})\n'
+  return text
 
 
 def main(words: list[str]) -> int:
-  """Rewrite every page, and the figures of every folder of records on a page but FROZEN; return the exit status."""
+  """Write all tables, figures and the gallery; return the exit status."""
   if words:
     print(f'error: unknown argument {words[0]!r}; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT
-  for page in PAGES:
-    text = page.read_text('utf-8')
-    try:
-      files.write_whole(page, filled(text))
-    except (KeyError, ValueError, SettingsError) as error:
-      print(f'error: {page} has an unknown table ({error}); valid is NAME of FOLDER', file=sys.stderr)
-      return exit_status.BAD_INPUT
-  for folder in sorted(folders() - FROZEN):
-    _, draw = _shown(folder)
-    for name, figure in draw().items():
-      files.write_whole(_RESULTS / folder / f'{name}.png', figures.as_bytes(figure, 'png'))
+  for folder in folders():
+    contents: dict[str, str | bytes] = {**tables(folder), **drawn(folder)}
+    for name, content in contents.items():
+      files.write_whole(folder / name, content)
+  files.write_whole(GALLERY, gallery())
   return exit_status.DONE
 
 

@@ -1,6 +1,6 @@
 """Two small distributions in which a linear head fails and the paper's prompt or attention head succeeds.
 
-`docs/findings/theory.md` follows them by hand. A text x is seen as x' = (MASK, x), by both heads.
+`docs/findings/theory.md` follows the first by hand. A text x is seen as x' = (MASK, x), by both heads.
 
 The first is as small as such an HMM can be. With two states, or one token, a linear head is always right. If the
 columns of W are independent, by Theorem 3.3; if they are equal, since the text is no evidence and the label is

@@ -7,7 +7,7 @@ label of every text whose posterior is a point mass. The assumption holds for al
 
 On other posteriors p the form adds products of several p_h that nobody chose. No function of G, of any degree, has
 f(W p) = mu^T p for all p unless mu is orthogonal to the kernel of W, where a linear head has it too. Proofs:
-docs/findings/theorems.md.
+docs/findings/readability.md.
 """
 
 from typing import NamedTuple

@@ -14,7 +14,7 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.theory import assumptions, recovery as constructions
 from hmm_jax.theory.problem import MemoryProblem
 
-PAGE = (DOCS / 'findings' / 'theory.md').read_text()
+PAGE = ' '.join((DOCS / 'findings' / 'theory.md').read_text().split())
 SHOW, PAUSE = range(2)
 # "a c b".
 TEXT = (0, 2, 1)

@@ -27,7 +27,7 @@ def cycle(tokens, stay=0):
   return from_uniform(stay * one_hot + np.roll(one_hot, 1, axis=1), np.eye(2, dtype=int)[tokens])
 
 
-# The chains of docs/findings/theory.md.
+# The lumpable chain of docs/findings/theory.md, and one of which states 0 and 1 have equal pasts.
 LUMPABLE = from_uniform([[1, 3, 6], [6, 4, 0], [3, 3, 4]], [[1, 0], [1, 0], [0, 1]])
 TWINS = from_uniform([[1, 1, 2], [2, 2, 0], [1, 1, 2]], [[1, 1], [1, 1], [0, 2]])
 
