@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from experiments.pipeline.job import Fitted, Job
-from hmm_jax.distributions.hmm import HMM
+from hmm_jax.distributions.hmm import Distribution, HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.theory.masks import masks_as_one_token
 from hmm_jax.tuning import optimum, tasks as tasks_lib
@@ -28,7 +28,7 @@ def states(job: Job, tuner: Tuner) -> np.ndarray:
   return tasks_lib.hidden_state_probs(job.frozen.distribution, job.inputs, job.settings.downstream.hidden_position)
 
 
-def exact_probs(distribution: HMM | MemoryHMM, states: np.ndarray) -> np.ndarray:
+def exact_probs(distribution: Distribution, states: np.ndarray) -> np.ndarray:
   """The exact G [n, V] of posteriors [n, E], in float64, for fits in float64.
 
   Float32 G hides directions in which rows of W differ by less than its rounding.
