@@ -25,12 +25,16 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import float64
-from hmm_jax._support.arguments import checked
-from hmm_jax._support.batching import in_cache, with_batching_rule
+from hmm_jax._support import arguments, float64
+from hmm_jax._support.arguments import converted
+from hmm_jax._support.batching import block_size, in_cache, with_batching_rule
+from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.display import shown
-from hmm_jax.inference import passes
-from hmm_jax.inference.arithmetic import scaled_or_logarithmic
+from hmm_jax.inference import arithmetic, passes
+from hmm_jax.inference.arithmetic import Pass
+
+# Batches on the host of at least so many texts are filled up to one of few sizes, of at most so many entries.
+_LEAST_FILLED, _MOST_FILLED = 8, 2**20
 
 
 class Chain(Protocol):
@@ -68,7 +72,7 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-@checked
+@converted
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
@@ -103,20 +107,19 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
    [0.   1.   0.  ]
    [0.84 0.   0.16]]
   """
-  probs, loglik = _by_sequence(passes.smooth, hmm, likelihoods)
-  return Posterior._make((*probs, loglik))
+  return inferred(passes.SMOOTH, _posterior, hmm, likelihoods)
 
 
-@checked
+@converted
 def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
   """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a forward pass.
 
   Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
-  return _by_sequence(passes.filter_to_end, hmm, likelihoods)
+  return inferred(passes.FILTER_TO_END, _unchanged, hmm, likelihoods)
 
 
-@checked
+@converted
 def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   """Only the probabilities of `last_filtered`.
 
@@ -128,24 +131,104 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   return last_filtered(hmm, likelihoods)[0]
 
 
-def _by_sequence(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """The result of a pass over each sequence of likelihoods [..., T, E]; its arrays [..., H, C, B] become [..., E]."""
+def inferred(run: Pass, rest: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """`rest(hmm, result)` of a pass over each sequence of likelihoods [..., T, E].
+
+  Arrays on the host go through one program, and through those of improbable evidence only if it is; traced ones, and
+  those on an accelerator, through one program with all branches.
+
+  Args:
+    run: the pass, of `hmm_jax.inference.passes`.
+    rest: (distribution, result of the pass [..., T, E]) -> arrays [..., ...]; a function of a module.
+    hmm: a distribution.
+    likelihoods: as in `forward_backward`.
+  """
+  if not arguments.are_on_host((hmm, likelihoods)):
+    return _in_one_program(run, rest, hmm, likelihoods)
+  hmm, likelihoods = jax.tree.map(np.asarray, (hmm, likelihoods))
+  _check(hmm, likelihoods)
+  rows = likelihoods.reshape(-1, *likelihoods.shape[-2:])
+  result = in_blocks(functools.partial(_in_programs, run, rest, hmm), rows, _size_on_host(*rows.shape))
+  batch_shape = likelihoods.shape[:-2]
+  return jax.tree.map(lambda x: jnp.asarray(x.reshape(batch_shape + x.shape[1:]), x.dtype), result)
+
+
+def _check(hmm: Chain, likelihoods: Any) -> None:
   num_joint = hmm.joint_initial_probs.shape[-1]
   if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
-  rows_BxTxE = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
-  function = with_batching_rule(in_cache(functools.partial(_of_block, run)))
-  result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows_BxTxE)
-  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-def _of_block(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows_BxTxE: Array) -> Any:
-  """The result of `run` on rows of a distribution that is one for all, or one for each, [B, E] and [B, H, H]."""
+def _size_on_host(count: int, length: int, width: int) -> int:
+  """The number of texts in a block: one of few, so that most batches share programs."""
+  size = block_size(count, width)
+  # Products of fewer columns round differently, and filling up many long texts would cost more than a program.
+  has_own_size = count < _LEAST_FILLED or size * length * width > _MOST_FILLED
+  return min(size, count) if has_own_size else size
+
+
+def _in_programs(run: Pass, rest: Callable[..., Any], hmm: Chain, rows: Any) -> Any:
+  """`rest` of a pass over rows [B, T, E] on the host, by as many programs as the evidence needs."""
+  # Results that logarithms replace may overflow.
+  with jax.debug_nans(False):
+    result, is_large = jax.device_get(_scaled(run, rest, hmm, rows))
+  if is_large.all():
+    return result
+  certified = is_large | np.asarray(_keeps_all(run, hmm, rows))
+  if certified.all():
+    return result
+  by_logarithms = jax.device_get(_logarithmic(run, rest, hmm, rows))
+  return jax.tree.map(lambda *x: np.where(certified.reshape(-1, *(1,) * (x[0].ndim - 1)), *x), result, by_logarithms)
+
+
+@functools.partial(float64.jit, static_argnames=('run', 'rest'))
+def _scaled(run: Pass, rest: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> tuple[Any, Array]:
+  result, is_large = _of_block(arithmetic.scaled, run, *_floats(hmm, rows_BxTxE))
+  return rest(hmm, result), is_large
+
+
+@functools.partial(float64.jit, static_argnames='run')
+def _keeps_all(run: Pass, hmm: Chain, rows_BxTxE: Array) -> Array:
+  return _of_block(arithmetic.keeps_all, run, *_floats(hmm, rows_BxTxE))
+
+
+@functools.partial(float64.jit, static_argnames=('run', 'rest'))
+def _logarithmic(run: Pass, rest: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+  return rest(hmm, _of_block(arithmetic.logarithmic, run, *_floats(hmm, rows_BxTxE)))
+
+
+@functools.partial(float64.jit, static_argnames=('run', 'rest'))
+def _in_one_program(run: Pass, rest: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  _check(hmm, likelihoods)
+  initial_probs, matrix, rows = _floats(hmm, likelihoods)
+  function = with_batching_rule(in_cache(functools.partial(_of_block, arithmetic.scaled_or_logarithmic, run)))
+  result = function(initial_probs, matrix, rows.reshape(-1, *rows.shape[-2:]))
+  return rest(hmm, jax.tree.map(lambda x: x.reshape(rows.shape[:-2] + x.shape[1:]), result))
+
+
+def _posterior(hmm: Chain, result: Any) -> Posterior:
+  probs, loglik = result
+  return Posterior(*probs, loglik)
+
+
+def _unchanged(hmm: Chain, result: Any) -> Any:
+  return result
+
+
+def _floats(hmm: Chain, likelihoods: Array) -> Any:
+  return map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix, likelihoods))
+
+
+@float64.in_float64
+def _of_block(
+  function: Callable[..., Any], run: Pass, initial_probs: Array, matrix: Array, rows_BxTxE: Array
+) -> Any:
+  """What `function` of `arithmetic` gives of rows of a distribution, one for all, or one for each, [B, E], [B, H, H]."""
   batch, length, _ = rows_BxTxE.shape
   rows_TxHxCxB = rows_BxTxE.reshape(batch, length, -1, matrix.shape[-1]).transpose(1, 3, 2, 0)
   rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
   batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(batch, *x.shape[:-3], -1)
-  result = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+  result = function(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
   return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
 
