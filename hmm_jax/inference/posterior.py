@@ -107,7 +107,7 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
    [0.   1.   0.  ]
    [0.84 0.   0.16]]
   """
-  return inferred(passes.SMOOTH, _posterior, hmm, likelihoods)
+  return inferred(passes.SMOOTH, as_posterior, hmm, likelihoods)
 
 
 @converted
@@ -206,7 +206,8 @@ def _in_one_program(run: Pass, rest: Callable[..., Any], hmm: Chain, likelihoods
   return rest(hmm, jax.tree.map(lambda x: x.reshape(rows.shape[:-2] + x.shape[1:]), result))
 
 
-def _posterior(hmm: Chain, result: Any) -> Posterior:
+def as_posterior(hmm: Chain, result: Any) -> Posterior:
+  """The result of the pass `SMOOTH`."""
   probs, loglik = result
   return Posterior(*probs, loglik)
 
