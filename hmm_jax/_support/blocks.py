@@ -25,22 +25,13 @@ def even_size(count: int, entries: int, most: int) -> int:
 def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
   """Apply `function` to `size` inputs at a time and concatenate on the host; trees of numpy arrays, leading axis n.
 
-  The last block overlaps the one before it, or repeats inputs if there are fewer, so that all have one shape.
+  The last block is padded with the first inputs, so that all blocks have one shape.
   """
-  count, inputs = _count(inputs), jax.tree.map(np.asarray, inputs)
-  starts = [min(start, max(count - size, 0)) for start in range(0, count, size)]
-
-  def block_result(start: int) -> Any:
-    fill = lambda x: np.resize(x[start : start + size], (size, *x.shape[1:]))
-    return jax.device_get(function(jax.tree.map(fill, inputs)))
-
-  def join(*parts: np.ndarray) -> np.ndarray:
-    whole = np.empty((count, *parts[0].shape[1:]), parts[0].dtype)
-    for start, part in zip(starts, parts):
-      whole[start : start + size] = part[:count]
-    return whole
-
-  return jax.tree.map(join, *map(block_result, starts))
+  count = _count(inputs)
+  filled = jax.tree.map(lambda x: np.resize(x, (-(-count // size) * size, *x.shape[1:])), inputs)
+  block = lambda start: jax.tree.map(lambda x: x[start : start + size], filled)
+  results = [jax.device_get(function(block(start))) for start in range(0, count, size)]
+  return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *results)
 
 
 def map_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:

@@ -71,11 +71,6 @@ def _x64() -> bool:
   return jax.config.jax_enable_x64  # type: ignore[attr-defined]
 
 
-def is_beyond_jax(x: np.ndarray) -> bool:
-  """True for an array of float64 where JAX has no arrays of that type."""
-  return x.dtype == _FLOAT64 and not _x64()
-
-
 def _has_float64(x: Any) -> bool:
   """True for arrays and distributions of float64; other trees, such as a model's parameters, are JAX's own affair."""
   if isinstance(x, (Array, np.ndarray)):

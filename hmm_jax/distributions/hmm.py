@@ -11,8 +11,7 @@ import numpy as np
 from hmm_jax._support import arguments, float64
 from hmm_jax._support.arguments import checked
 from hmm_jax._support.display import shown
-from hmm_jax.inference import passes
-from hmm_jax.inference.posterior import as_posterior, Chain, inferred
+from hmm_jax.inference.posterior import Chain, forward_backward
 
 
 class Distribution(Chain, Protocol):
@@ -154,17 +153,12 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
    [0.25 1.  ]]
   """
   arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
-  if arguments.are_on_host((hmm, tokens, observed)):
-    return _looked_up(*jax.tree.map(np.asarray, (hmm, tokens, observed)))
-  return _token_likelihoods(hmm, tokens, observed)
-
-
-def _looked_up(hmm: Any, tokens: np.ndarray, observed: np.ndarray) -> Any:
-  """`_token_likelihoods` of arrays on the host, without a program."""
-  rows = hmm.joint_emission_matrix.T
+  if not arguments.are_on_host((hmm, tokens, observed)):
+    return _token_likelihoods(hmm, tokens, observed)
+  tokens, observed, rows = map(np.asarray, (tokens, observed, hmm.joint_emission_matrix.T))
   rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
   rows = np.where(observed[..., None], rows[np.where(observed, tokens, 0)], rows.dtype.type(1))
-  return rows if float64.is_beyond_jax(rows) else jnp.asarray(rows, rows.dtype)
+  return rows if float64.narrowed(rows).dtype != rows.dtype else jnp.asarray(rows, rows.dtype)
 
 
 @functools.partial(float64.jit, returns_float64=True)
@@ -230,7 +224,7 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   return hmm.starting_from(mean / mean.sum())
 
 
-@arguments.converted
+@checked
 def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 
@@ -243,11 +237,7 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
    [1.  0. ]
    [0.5 0.5]]
   """
-  return inferred(passes.SMOOTH, _left_out_token_probs, hmm, likelihoods)
-
-
-def _left_out_token_probs(hmm: Distribution, result: Any) -> Array:
-  return emitted_token_probs(hmm, as_posterior(hmm, result).leave_one_out_probs)
+  return emitted_token_probs(hmm, forward_backward(hmm, likelihoods).leave_one_out_probs)
 
 
 @arguments.converted

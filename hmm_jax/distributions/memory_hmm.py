@@ -6,7 +6,7 @@ the cell that is read: a token depends on that cell's value and the state. Infer
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax import Array
@@ -17,8 +17,7 @@ from hmm_jax._support import arguments
 from hmm_jax._support.arguments import checked
 from hmm_jax._support.display import shown
 from hmm_jax.distributions.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
-from hmm_jax.inference import passes
-from hmm_jax.inference.posterior import as_posterior, inferred, Posterior
+from hmm_jax.inference.posterior import forward_backward, last_filtered_probs, Posterior
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096
@@ -263,7 +262,7 @@ class MemoryPosterior(NamedTuple):
   marginal_loglik: Array
 
 
-@arguments.converted
+@checked
 def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
   """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
 
@@ -276,11 +275,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   >>> bool(jnp.allclose(posterior.cell_probs[0], hmm.memory_probs))
   True
   """
-  return inferred(passes.SMOOTH, _of_memory, hmm, likelihoods)
-
-
-def _of_memory(hmm: MemoryHMM, result: Any) -> MemoryPosterior:
-  joint = as_posterior(hmm, result)
+  joint = forward_backward(hmm, likelihoods)
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
@@ -293,7 +288,7 @@ def _of_memory(hmm: MemoryHMM, result: Any) -> MemoryPosterior:
   )
 
 
-@arguments.converted
+@checked
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a forward pass.
 
@@ -301,11 +296,7 @@ def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   >>> cell_posterior(hmm, jnp.ones((5, 6))).shape
   (1, 2)
   """
-  return inferred(passes.FILTER_TO_END, _last_cell_probs, hmm, likelihoods)
-
-
-def _last_cell_probs(hmm: MemoryHMM, result: Any) -> Array:
-  return cell_probs(hmm, result[0])
+  return cell_probs(hmm, last_filtered_probs(hmm, likelihoods))
 
 
 @functools.partial(checked, returns_float64=True)

@@ -10,7 +10,6 @@ import numpy as np
 
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import are_on_host, checked, converted
-from hmm_jax._support.blocks import in_blocks
 from hmm_jax.distributions.hmm import Distribution
 
 ArrayT = TypeVar('ArrayT', Array, np.ndarray)
@@ -49,31 +48,26 @@ def sample_corpus(
   >>> corpus.shape, corpus.dtype
   ((6, 5), dtype('uint8'))
   """
-  size = -(-num_documents // -(-num_documents // chunk_size))
   if not are_on_host(hmm):
-    return _corpus(key, hmm, num_documents, length, size)
+    return _corpus(key, hmm, num_documents, length, chunk_size)
   # One of few sizes, so that most corpora share a program.
-  size = min(-(-size // 64) * 64 if size > 16 else 16, chunk_size)
-  draw = functools.partial(_documents, key, _compiled_tables(hmm), length)
-  documents = in_blocks(draw, np.arange(num_documents, dtype=np.int32), size)
-  return jnp.asarray(documents, documents.dtype)
+  step = 16 if num_documents <= DOCUMENTS_AT_A_TIME else DOCUMENTS_AT_A_TIME
+  drawn = _corpus(key, hmm, -(-num_documents // step) * step, length, chunk_size)
+  tokens = np.asarray(drawn)[:num_documents]
+  return jnp.asarray(tokens, tokens.dtype)
 
 
-@functools.partial(float64.jit, static_argnames=('num_documents', 'length', 'size'))
-def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int, size: int) -> Array:
-  draw = functools.partial(_document, key, _tables(hmm), length)
+@functools.partial(float64.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
+def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int, chunk_size: int) -> Array:
+  tables = _tables(hmm)
+
+  def document(index: Array) -> Array:
+    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
+
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.
-  return lax.map(draw, jnp.arange(-(-num_documents // size) * size), batch_size=size)[:num_documents]
-
-
-@functools.partial(jax.jit, static_argnames='length')
-def _documents(key: Array, tables: 'tuple[AliasTable, ...]', length: int, indices: Array) -> Array:
-  return jax.vmap(functools.partial(_document, key, tables, length))(indices)
-
-
-def _document(key: Array, tables: 'tuple[AliasTable, ...]', length: int, index: Array) -> Array:
-  _, tokens = _sample(jax.random.fold_in(key, index), tables, length)
-  return tokens.astype(token_dtype(tables[-1].threshold.shape[-1]))
+  num_chunks = -(-num_documents // chunk_size)
+  chunk_size = -(-num_documents // num_chunks)
+  return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 
 
 @converted
@@ -145,9 +139,6 @@ def _tables(hmm: Distribution) -> tuple[AliasTable, ...]:
   """The alias tables of P[e_1], of the transitions of h and of the emissions of e."""
   rows = hmm.joint_initial_probs[None], hmm.transition_matrix, hmm.joint_emission_matrix
   return tuple(map(alias_table, rows))
-
-
-_compiled_tables = float64.jit(_tables)
 
 
 def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Array, Array]:

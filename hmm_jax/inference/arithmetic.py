@@ -39,79 +39,69 @@ class Arithmetic(NamedTuple):
     return self.decoded(self.over(message, lax.stop_gradient(self.total(message))), dtype)
 
 
-class Pass(NamedTuple):
-  """Message passing over texts in two parts, and a check of its messages; arguments are encoded, the batch last."""
-
-  start: Callable[..., Any]  # (arithmetic, dtype, pi, A, *rows) -> (log-evidence [B], messages)
-  finish: Callable[..., Any]  # (arithmetic, dtype, messages, where underflow does not matter [B]) -> probabilities
-  keeps_all: Callable[..., Array] | None = None  # (pi, A, *rows) -> where no scaled message loses an entry, [B]
+# (where the evidence is large, the function of where it is or no entry is lost) -> where a result is right, [B] each.
+Certify = Callable[[Array, Callable[[], Array]], Array]
 
 
-def scaled_or_logarithmic(run: Pass, *arguments: Array) -> tuple[Any, Array]:
-  """The probabilities of a pass and the log-likelihood [B], by logarithms where underflow of weights could matter.
+def if_needed(is_large: Array, either: Callable[[], Array]) -> Array:
+  return lax.cond(is_large.all(), lambda: is_large, either)
 
-  One program with all branches, for traced arguments: pi, A and the rows, not encoded.
+
+def by_evidence(is_large: Array, either: Callable[[], Array]) -> Array:
+  """The results of other texts may be right too, if their messages are."""
+  return is_large
+
+
+def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities of `run` and the log-likelihood [B], by logarithms where underflow of weights could matter.
+
+  Args:
+    run: (arithmetic, dtype, pi, A, *rows), encoded -> (probabilities, log-evidence [B], whether underflow does not
+      matter [B]).
+    *arguments: pi, A and the rows, not encoded.
   """
-
-  def certify(is_large: Array, encoded: Any) -> Array:
-    if run.keeps_all is None:
-      return is_large
-    either = lambda: is_large | run.keeps_all(*lax.stop_gradient(encoded))
-    return lax.cond(is_large.all(), lambda: is_large, either)
-
-  result, _, certified = _result(SCALED, certify, run, *arguments)
+  result, certified = _result(SCALED, run, *arguments)
 
   def replace(result: Any, *arguments: Array) -> Any:
-    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, logarithmic(run, *arguments))
+    by_logarithms, _ = _result(LOGARITHMIC, run, *arguments)
+    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, by_logarithms)
 
   return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
 
 
-def scaled(run: Pass, *arguments: Array) -> tuple[Any, Array]:
-  """The result of scaled messages, right if underflow does not matter, and where evidence is so large, [B]."""
-  result, is_large, _ = _result(SCALED, lambda is_large, _: jnp.ones_like(is_large), run, *arguments)
-  return result, is_large
+def scaled(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The result of scaled messages, and where evidence alone shows that it is right, [B]."""
+  return _result(SCALED, functools.partial(run, by_evidence), *arguments)
 
 
-def keeps_all(run: Pass, *arguments: Array) -> Array:
-  """True where no scaled message of a pass loses an entry, [B]."""
-  encoded, _, is_whole = _encoded(SCALED, *arguments)
-  return run.keeps_all(*encoded) & is_whole  # type: ignore[misc]
+def certified(run: Callable[..., Any], *arguments: Array) -> Array:
+  """Where the result of scaled messages is right, [B]."""
+  return _result(SCALED, functools.partial(run, lambda _, either: either()), *arguments)[1]
 
 
-def logarithmic(run: Pass, *arguments: Array) -> Any:
-  """The result by logarithms, which is always right."""
-  return _result(LOGARITHMIC, lambda is_large, _: is_large, run, *arguments)[0]
+def logarithmic(run: Callable[..., Any], *arguments: Array) -> Any:
+  """The result by logarithms."""
+  return _result(LOGARITHMIC, functools.partial(run, if_needed), *arguments)[0]
 
 
-def _result(ops: Arithmetic, certify: Callable[..., Array], run: Pass, *arguments: Array) -> tuple[Any, Array, Array]:
-  """The probabilities with the log-likelihood, and where evidence or `certify` shows that underflow does not matter."""
+def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities with the log-likelihood, and where underflow does not matter, by `run` of rows with maximum 1."""
   dtype = arguments[-1].dtype
-  encoded, log_constants, is_whole = _encoded(ops, *arguments)
-  log_evidence, messages = run.start(ops, dtype, *encoded)
-  is_large = log_evidence >= ops.least_log_evidence
-  certified = certify(is_large, encoded)
-  probs = run.finish(ops, dtype, messages, certified)
-  return (probs, (log_evidence + log_constants).astype(dtype)), is_large & is_whole, certified & is_whole
-
-
-def _encoded(ops: Arithmetic, *arguments: Array) -> tuple[list[Array], Array, Array | bool]:
-  """pi, A and rows encoded, with sums and maxima 1, the log of what divides them [B], and whether none lost an entry."""
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   pi, A, *rows = wide = [*map(float64.as_float64, arguments)]
   total, row_sum = constant(pi.sum((0, 1))), constant(A.sum(1).max(0))
   largest = [constant(x.max((1, 2))) for x in rows]
   constants = total, row_sum, *(x[:, None, None] for x in largest)
   # Encoded before they are divided, since the quotient may underflow.
-  encoded = [*map(ops.over, *(map(ops.encode, x) for x in (wide, constants)))]
+  scaled = [*map(arithmetic.over, *(map(arithmetic.encode, x) for x in (wide, constants)))]
+  probs, log_evidence, certified = run(arithmetic, dtype, *scaled)
+  if arithmetic is SCALED and any(x.dtype == np.float64 for x in arguments):
+    # Entries that are read as 0, or become 0.
+    lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(wide, scaled)]
+    certified &= ~jnp.stack(lost).any()
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
-  is_whole: Any = True
-  if ops is SCALED and any(x.dtype == np.float64 for x in arguments):
-    # Entries that are read as 0, or become 0.
-    lost = [float64.is_subnormal(x).any() | ((x > 0) != (y > 0)).any() for x, y in zip(wide, encoded)]
-    is_whole = ~jnp.stack(lost).any()
-  return encoded, log_constants.reshape(-1), is_whole
+  return (probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)), certified
 
 
 @jax.custom_jvp

@@ -3,6 +3,7 @@
 Pairs meet only at one position, so that one forward pass for each beginning and one backward pass for each end suffice.
 """
 
+from collections.abc import Callable
 import functools
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import check_widths, checked
 from hmm_jax._support.batching import with_batching_rule
-from hmm_jax.inference.arithmetic import Arithmetic, Pass, scaled_or_logarithmic
+from hmm_jax.inference.arithmetic import Arithmetic, scaled_or_logarithmic
 from hmm_jax.inference.passes import forward, scan
 from hmm_jax.inference.posterior import batch_last, Chain
 
@@ -34,7 +35,7 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
   >>> probs_between(hmm, before=jnp.ones((2, 1, 3)), after=jnp.ones((5, 4, 3))).shape
   (2, 5, 3)
   """
-  return _of_pairs(_BETWEEN, hmm, before, after)
+  return _of_pairs(_between, hmm, before, after)
 
 
 @checked
@@ -53,18 +54,18 @@ def probs_before(hmm: Chain, between: Array, after: Array) -> Array:
   >>> probs_before(hmm, between=jnp.ones((2, 1, 3)), after=jnp.ones((5, 4, 3))).shape
   (2, 5, 3)
   """
-  return _of_pairs(_BEFORE, hmm, between, after)
+  return _of_pairs(_before, hmm, between, after)
 
 
-def _of_pairs(run: Pass, hmm: Chain, firsts: Array, seconds: Array) -> Array:
-  """The probabilities [K, B, E] that `run`, `_BETWEEN` or `_BEFORE`, gives of all pairs of rows."""
+def _of_pairs(run: Callable[..., Any], hmm: Chain, firsts: Array, seconds: Array) -> Array:
+  """The probabilities [K, B, E] that `run`, `_between` or `_before`, gives of all pairs of rows."""
   check_widths((firsts, seconds), hmm.joint_initial_probs.shape[-1])
   distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
   rows = float64.as_float(firsts)[None], float64.as_float(seconds)[None]
   return with_batching_rule(functools.partial(_pair_probs, run))(*distribution, *rows)[0]
 
 
-def _pair_probs(run: Pass, initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
+def _pair_probs(run: Callable[..., Any], initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
   """What `run` gives [N, K, B, E] of all pairs of rows before [N, K, P, E] and after [N, B, T, E]; N is a batch.
 
   The distribution is one for all, [E] and [H, H], or one for each, [N, E] and [N, H, H].
@@ -75,29 +76,29 @@ def _pair_probs(run: Pass, initial_probs: Array, matrix: Array, before: Array, a
     jnp.einsum('nkpch->phcnk', split(before))[..., None],
     jnp.einsum('nbtch->thcnb', split(after))[:, :, :, :, None],
   )
-  probs_HxCxP, _ = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 3), *rows)
+  (probs_HxCxP,), _ = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 3), *rows)
   return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
 
 
-def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: Any) -> tuple[Array, Any]:
-  """The log-evidence [N K B] and the joint law of H_t with rows [P, H, C, N, K, 1] before t and [T, H, C, N, 1, B]
-  after it, [H, C, N K B].
+def _between(ops: Arithmetic, dtype: Any, pi: Any, A: Any, before: Any, after: Any) -> tuple[Array, Array, Array]:
+  """P[H_t | x_{-t}], [1, H, C, N K B], and the log-evidence [N K B] of rows [P, H, C, N, K, 1] before t and
+  [T, H, C, N, 1, B] after it.
 
   The backward pass has no c of a forward pass, and is scaled by sums of its own.
   """
   open_end = jnp.concatenate([before, ops.ones((1, *before.shape[1:]), before.dtype)])
   predicted, log_evidence, *_ = forward(ops, dtype, pi, A, open_end)
   beta, evidence = _end(ops, A, after)
-  return _joint(ops, ops.times(predicted, beta), log_evidence + ops.log(evidence))
+  return _normalised(ops, dtype, ops.times(predicted, beta), log_evidence + ops.log(evidence))
 
 
-def _before(ops: Arithmetic, dtype: Any, pi: Any, A: Any, between: Any, after: Any) -> tuple[Array, Any]:
-  """The log-evidence and the joint law of H_1 as in `_between`, of rows [P, H, C, N, K, 1] from 2 on and those after."""
+def _before(ops: Arithmetic, dtype: Any, pi: Any, A: Any, between: Any, after: Any) -> tuple[Array, Array, Array]:
+  """P[H_1 | x_{2:}] and the log-evidence as in `_between`, of rows [P, H, C, N, K, 1] from 2 on and of those after."""
   shape = jnp.broadcast_shapes(between.shape[1:], after.shape[1:])
   beta, evidence = _end(ops, A, after)
   start = jnp.broadcast_to(beta, shape), jnp.broadcast_to(evidence, shape[2:])
   beta, evidence = _message(ops, A, between, start)
-  return _joint(ops, ops.times(pi, beta), ops.log(evidence))
+  return _normalised(ops, dtype, ops.times(pi, beta), ops.log(evidence))
 
 
 def _message(ops: Arithmetic, A: Any, rows: Any, start: tuple[Any, Any]) -> tuple[Array, Array]:
@@ -118,14 +119,8 @@ def _end(ops: Arithmetic, A: Any, after: Any) -> tuple[Array, Array]:
   return _message(ops, A, after, (ones(after.shape[1:]), ones(after.shape[3:])))
 
 
-def _joint(ops: Arithmetic, joint: Any, log_evidence: Array) -> tuple[Array, Any]:
-  """The log-evidence with the total of a joint law [H, C, N, K, B], and the law, [H, C, N K B]."""
+def _normalised(ops: Arithmetic, dtype: Any, joint: Any, log_evidence: Array) -> tuple[Array, Array, Array]:
+  """Probabilities [1, H, C, N K B] of a joint law [H, C, N, K, B], log-evidence with its total, and if it is enough."""
   joint = joint.reshape(*joint.shape[:2], -1)
-  return log_evidence.reshape(-1) + ops.log(ops.total(joint)), joint
-
-
-def _finish(ops: Arithmetic, dtype: Any, joint: Any, certified: Array) -> Array:
-  return ops.probs(joint, dtype)
-
-
-_BETWEEN, _BEFORE = Pass(_between, _finish), Pass(_before, _finish)
+  log_evidence = log_evidence.reshape(-1) + ops.log(ops.total(joint))
+  return ops.probs(joint, dtype)[None], log_evidence, log_evidence >= ops.least_log_evidence

@@ -9,7 +9,6 @@ divides by 1 in place of 0.
 """
 
 from collections.abc import Callable
-import functools
 from typing import Any
 
 import jax
@@ -17,34 +16,36 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.inference.arithmetic import Arithmetic, Pass, SCALED
+from hmm_jax.inference.arithmetic import Arithmetic, by_evidence, Certify, SCALED
 
 # Products of positive numbers that stay above the first lose no entry; messages below the second overflow no gradient.
 _LEAST, _MOST = 1e-290, 1e150
 
 
-def _start_smoothing(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Any]:
-  _, log_evidence, *by_position = forward(ops, dtype, pi, A, rows)
-  return log_evidence, (A, rows, *by_position)
-
-
-def _finish_smoothing(ops: Arithmetic, dtype: Any, messages: Any, certified: Array) -> tuple[Array, ...]:
-  A, rows, predicted, c, filtered_probs = messages
-  # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
-  # which logarithms replace, and its gradient stay finite.
-  c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
+def smooth(
+  certify: Certify, ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any
+) -> tuple[tuple[Array, ...], Array, Array]:
+  """The probabilities of a `Posterior`, [T, H, C, B] each, log-evidence [B], and where underflow does not matter."""
+  _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
+  both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
+  certified = _certified(certify, ops, log_evidence, c, rows, *both)
+  c = lax.stop_gradient(c)
+  if certify is not by_evidence:
+    # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
+    # which logarithms replace, and its gradient stay finite.
+    c = jnp.where(certified, c, jnp.inf)
   smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)
   predicted_probs = jax.vmap(lambda message: ops.probs(message, dtype))(predicted)
-  return filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs
+  return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence, certified
 
 
-def _start_filtering(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Any]:
-  alpha, log_evidence, *_ = forward(ops, dtype, pi, A, rows)
-  return log_evidence, alpha
-
-
-def _finish_filtering(ops: Arithmetic, dtype: Any, alpha: Any, certified: Array) -> Array:
-  return ops.decoded(alpha, dtype)
+def filter_to_end(
+  certify: Certify, ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any
+) -> tuple[Array, Array, Array]:
+  """P[H_T | x_{1:T}] [H, C, B], the log-evidence [B], and where underflow does not matter."""
+  alpha, log_evidence, _, c, _ = forward(ops, dtype, pi, A, rows)
+  certified = _certified(certify, ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
+  return ops.decoded(alpha, dtype), log_evidence, certified
 
 
 def forward(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Any, Array, Any, Any, Array]:
@@ -98,33 +99,35 @@ def scan(step: Callable[..., Any], start: Any, positions: Any, reverse: bool = F
   return lax.scan(jax.checkpoint(step, prevent_cse=False), start, positions, reverse=reverse)
 
 
-def _keeps_all(both: bool, pi: Array, A: Array, rows: Array) -> Array:
-  """True where no message of the forward pass, and of the backward pass if `both`, loses an entry, [B].
+def _certified(
+  certify: Certify, ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *passes: tuple[Any, Any, bool]
+) -> Array:
+  """True where underflow does not matter in passes (matrix, first message, reverse), [B].
 
-  Each entry then has the relative precision of a float.
+  Either the evidence is large, or no entry of a message is lost, so that each has the relative precision of a float.
+  `certify` says when the second is computed, by the messages alone.
   """
+  log_evidence, c, rows = lax.stop_gradient((log_evidence, c, rows))
+  is_large = log_evidence >= ops.least_log_evidence
+  if ops is not SCALED:
+    return is_large
   least = lambda x, axes: jnp.where(x > 0, x, jnp.inf).min(axes)
 
-  def step(matrix: Array, carry: Any, position: Any) -> Any:
-    message, low, high = carry
-    row, c_t = position
-    observed = message * row
-    c_t = SCALED.total(observed) if c_t is None else c_t
-    message = SCALED.matvec(matrix, SCALED.over(observed, c_t))
-    return (message, jnp.minimum(low, least(message, (0, 1))), jnp.maximum(high, message.max((0, 1)))), c_t
+  def keeps_all(matrix: Any, start: Any, reverse: bool) -> Array:
+    matrix, start = lax.stop_gradient((matrix, start))
 
-  def one_way(matrix: Array, start: Array, c: Array | None) -> tuple[Array, Array]:
+    def step(carry: Any, position: Any) -> Any:
+      message, low, high = carry
+      row, c_t = position
+      message = ops.matvec(matrix, ops.over(ops.times(message, row), c_t))
+      return (message, jnp.minimum(low, least(message, (0, 1))), jnp.maximum(high, message.max((0, 1)))), None
+
     start = jnp.broadcast_to(start, rows.shape[1:])
     first = start, least(start, (0, 1)), start.max((0, 1))
-    (_, low, high), c = lax.scan(functools.partial(step, matrix), first, (rows, c), reverse=c is not None)
-    return (low * least(matrix, (0, 1)) * least(rows, (0, 1, 2)) > _LEAST) & (high < _MOST), c
+    _, low, high = lax.scan(step, first, (rows, c), reverse=reverse)[0]
+    return (low * least(matrix, (0, 1)) * least(rows, (0, 1, 2)) > _LEAST) & (high < _MOST)
 
-  keeps, c = one_way(A.swapaxes(0, 1), pi, None)
-  keeps &= (c > 0).all(0)
-  return keeps & one_way(A, SCALED.ones((), rows.dtype), c)[0] if both else keeps
+  def either() -> Array:
+    return is_large | jnp.isfinite(log_evidence) & jnp.stack([keeps_all(*each) for each in passes]).all(0)
 
-
-# The probabilities of a `Posterior`, [T, H, C, B] each.
-SMOOTH = Pass(_start_smoothing, _finish_smoothing, functools.partial(_keeps_all, True))
-# P[H_T | x_{1:T}], [H, C, B].
-FILTER_TO_END = Pass(_start_filtering, _finish_filtering, functools.partial(_keeps_all, False))
+  return certify(is_large, either)

@@ -25,13 +25,12 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import arguments, float64
-from hmm_jax._support.arguments import converted
+from hmm_jax._support import float64
+from hmm_jax._support.arguments import are_on_host, converted
 from hmm_jax._support.batching import block_size, in_cache, with_batching_rule
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.display import shown
 from hmm_jax.inference import arithmetic, passes
-from hmm_jax.inference.arithmetic import Pass
 
 # Batches on the host of at least so many texts are filled up to one of few sizes, of at most so many entries.
 _LEAST_FILLED, _MOST_FILLED = 8, 2**20
@@ -107,7 +106,8 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
    [0.   1.   0.  ]
    [0.84 0.   0.16]]
   """
-  return inferred(passes.SMOOTH, as_posterior, hmm, likelihoods)
+  probs, loglik = _by_sequence(passes.smooth, hmm, likelihoods)
+  return Posterior._make((*probs, loglik))
 
 
 @converted
@@ -116,7 +116,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
 
   Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
-  return inferred(passes.FILTER_TO_END, _unchanged, hmm, likelihoods)
+  return _by_sequence(passes.filter_to_end, hmm, likelihoods)
 
 
 @converted
@@ -131,100 +131,62 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   return last_filtered(hmm, likelihoods)[0]
 
 
-def inferred(run: Pass, rest: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """`rest(hmm, result)` of a pass over each sequence of likelihoods [..., T, E].
-
-  Arrays on the host go through one program, and through those of improbable evidence only if it is; traced ones, and
-  those on an accelerator, through one program with all branches.
-
-  Args:
-    run: the pass, of `hmm_jax.inference.passes`.
-    rest: (distribution, result of the pass [..., T, E]) -> arrays [..., ...]; a function of a module.
-    hmm: a distribution.
-    likelihoods: as in `forward_backward`.
-  """
-  if not arguments.are_on_host((hmm, likelihoods)):
-    return _in_one_program(run, rest, hmm, likelihoods)
-  hmm, likelihoods = jax.tree.map(np.asarray, (hmm, likelihoods))
-  _check(hmm, likelihoods)
-  rows = likelihoods.reshape(-1, *likelihoods.shape[-2:])
-  result = in_blocks(functools.partial(_in_programs, run, rest, hmm), rows, _size_on_host(*rows.shape))
-  batch_shape = likelihoods.shape[:-2]
-  return jax.tree.map(lambda x: jnp.asarray(x.reshape(batch_shape + x.shape[1:]), x.dtype), result)
-
-
-def _check(hmm: Chain, likelihoods: Any) -> None:
+def _by_sequence(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """The result of a pass over each sequence of likelihoods [..., T, E]; its arrays [..., H, C, B] become [..., E]."""
   num_joint = hmm.joint_initial_probs.shape[-1]
   if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
-
-
-def _size_on_host(count: int, length: int, width: int) -> int:
-  """The number of texts in a block: one of few, so that most batches share programs."""
+  if not are_on_host((hmm, likelihoods)):
+    return _in_one_program(run, hmm, likelihoods)
+  rows_BxTxE = np.asarray(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  count, length, width = rows_BxTxE.shape
   size = block_size(count, width)
-  # Products of fewer columns round differently, and filling up many long texts would cost more than a program.
-  has_own_size = count < _LEAST_FILLED or size * length * width > _MOST_FILLED
-  return min(size, count) if has_own_size else size
+  # Products of fewer columns round differently, and to fill up many long texts would cost more than a program.
+  if count < _LEAST_FILLED or size * length * width > _MOST_FILLED:
+    size = min(size, count)
+  result = in_blocks(functools.partial(_in_programs, run, hmm), rows_BxTxE, size)
+  return jax.tree.map(lambda x: jnp.asarray(x.reshape(likelihoods.shape[:-2] + x.shape[1:]), x.dtype), result)
 
 
-def _in_programs(run: Pass, rest: Callable[..., Any], hmm: Chain, rows: Any) -> Any:
-  """`rest` of a pass over rows [B, T, E] on the host, by as many programs as the evidence needs."""
-  # Results that logarithms replace may overflow.
+def _in_programs(run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+  """The result of a pass over rows on the host, by as many programs as their evidence needs."""
+  # A result that logarithms replace may be NaN.
   with jax.debug_nans(False):
-    result, is_large = jax.device_get(_scaled(run, rest, hmm, rows))
+    result, is_large = jax.device_get(_program(arithmetic.scaled, run, hmm, rows_BxTxE))
   if is_large.all():
     return result
-  certified = is_large | np.asarray(_keeps_all(run, hmm, rows))
+  certified = np.asarray(_program(arithmetic.certified, run, hmm, rows_BxTxE))
   if certified.all():
     return result
-  by_logarithms = jax.device_get(_logarithmic(run, rest, hmm, rows))
-  return jax.tree.map(lambda *x: np.where(certified.reshape(-1, *(1,) * (x[0].ndim - 1)), *x), result, by_logarithms)
+  by_logarithms = jax.device_get(_program(arithmetic.logarithmic, run, hmm, rows_BxTxE))
+  return jax.tree.map(lambda x, y: np.where(certified.reshape(-1, *[1] * (x.ndim - 1)), x, y), result, by_logarithms)
 
 
-@functools.partial(float64.jit, static_argnames=('run', 'rest'))
-def _scaled(run: Pass, rest: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> tuple[Any, Array]:
-  result, is_large = _of_block(arithmetic.scaled, run, *_floats(hmm, rows_BxTxE))
-  return rest(hmm, result), is_large
+@functools.partial(float64.jit, static_argnames=('function', 'run'))
+def _program(function: Callable[..., Any], run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+  """`_of_block` of arrays on the host."""
+  return float64.in_float64(_of_block)(function, run, *_floats(hmm, rows_BxTxE))
 
 
 @functools.partial(float64.jit, static_argnames='run')
-def _keeps_all(run: Pass, hmm: Chain, rows_BxTxE: Array) -> Array:
-  return _of_block(arithmetic.keeps_all, run, *_floats(hmm, rows_BxTxE))
+def _in_one_program(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """`_by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
+  rows_BxTxE = likelihoods.reshape(-1, *likelihoods.shape[-2:])
+  of_block = functools.partial(
+    _of_block, arithmetic.scaled_or_logarithmic, functools.partial(run, arithmetic.if_needed)
+  )
+  result = with_batching_rule(in_cache(of_block))(*_floats(hmm, rows_BxTxE))
+  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-@functools.partial(float64.jit, static_argnames=('run', 'rest'))
-def _logarithmic(run: Pass, rest: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
-  return rest(hmm, _of_block(arithmetic.logarithmic, run, *_floats(hmm, rows_BxTxE)))
+def _floats(hmm: Chain, rows: Array) -> Any:
+  return map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix, rows))
 
 
-@functools.partial(float64.jit, static_argnames=('run', 'rest'))
-def _in_one_program(run: Pass, rest: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  _check(hmm, likelihoods)
-  initial_probs, matrix, rows = _floats(hmm, likelihoods)
-  function = with_batching_rule(in_cache(functools.partial(_of_block, arithmetic.scaled_or_logarithmic, run)))
-  result = function(initial_probs, matrix, rows.reshape(-1, *rows.shape[-2:]))
-  return rest(hmm, jax.tree.map(lambda x: x.reshape(rows.shape[:-2] + x.shape[1:]), result))
-
-
-def as_posterior(hmm: Chain, result: Any) -> Posterior:
-  """The result of the pass `SMOOTH`."""
-  probs, loglik = result
-  return Posterior(*probs, loglik)
-
-
-def _unchanged(hmm: Chain, result: Any) -> Any:
-  return result
-
-
-def _floats(hmm: Chain, likelihoods: Array) -> Any:
-  return map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix, likelihoods))
-
-
-@float64.in_float64
 def _of_block(
-  function: Callable[..., Any], run: Pass, initial_probs: Array, matrix: Array, rows_BxTxE: Array
+  function: Callable[..., Any], run: Callable[..., Any], initial_probs: Array, matrix: Array, rows_BxTxE: Array
 ) -> Any:
-  """What `function` of `arithmetic` gives of rows of a distribution, one for all, or one for each, [B, E], [B, H, H]."""
+  """`function(run, ...)` of rows of a distribution that is one for all, or one for each, [B, E] and [B, H, H]."""
   batch, length, _ = rows_BxTxE.shape
   rows_TxHxCxB = rows_BxTxE.reshape(batch, length, -1, matrix.shape[-1]).transpose(1, 3, 2, 0)
   rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.

@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
-import functools
 from typing import Any
 
 from jax import Array

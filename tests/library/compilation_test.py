@@ -8,11 +8,10 @@ import pytest
 from run_cases import run_trial
 from settings_cases import settings_of
 
-import hmm_jax as hj
-
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
+import hmm_jax as hj
 
 pytestmark = pytest.mark.slow
 HMM = float32_hmm(0, 3, 4)
