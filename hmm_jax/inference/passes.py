@@ -29,11 +29,10 @@ def smooth(
   _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
   both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
   certified = _certified(certify, ops, log_evidence, c, rows, *both)
-  c = lax.stop_gradient(c)
   if certify is not by_evidence:
     # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
     # which logarithms replace, and its gradient stay finite.
-    c = jnp.where(certified, c, jnp.inf)
+    c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
   smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)
   predicted_probs = jax.vmap(lambda message: ops.probs(message, dtype))(predicted)
   return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence, certified

@@ -172,10 +172,9 @@ def _program(function: Callable[..., Any], run: Callable[..., Any], hmm: Chain, 
 def _in_one_program(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   """`_by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
   rows_BxTxE = likelihoods.reshape(-1, *likelihoods.shape[-2:])
-  of_block = functools.partial(
-    _of_block, arithmetic.scaled_or_logarithmic, functools.partial(run, arithmetic.if_needed)
-  )
-  result = with_batching_rule(in_cache(of_block))(*_floats(hmm, rows_BxTxE))
+  run = functools.partial(run, arithmetic.if_needed)
+  of_block = in_cache(functools.partial(_of_block, arithmetic.scaled_or_logarithmic, run))
+  result = with_batching_rule(of_block)(*_floats(hmm, rows_BxTxE))
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 

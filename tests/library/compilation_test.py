@@ -18,7 +18,6 @@ HMM = float32_hmm(0, 3, 4)
 OF_TEXTS = {
   'forward_backward': hj.forward_backward,
   'last_filtered_probs': hj.last_filtered_probs,
-  'conditional_token_probs': hj.conditional_token_probs,
 }
 
 

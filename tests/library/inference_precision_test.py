@@ -8,7 +8,6 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
-import hmm_jax as hj
 from hmm_jax._support import float64
 from hmm_jax.distributions import sampling
 from hmm_jax.distributions.hmm import HMM, random_hmm
@@ -56,7 +55,7 @@ def test_long_text_takes_no_logarithms():
   assert (expected.marginal_loglik < LEAST_LOG_EVIDENCE).all()
   assert_rounded(forward_backward(hmm, rows), expected)
   arguments = hmm.initial_probs[:, None, None], hmm.transition_matrix, rows.transpose(1, 2, 0)[:, :, None]
-  certified = jax.jit(lambda *x: arithmetic.keeps_all(passes.SMOOTH, *x))
+  certified = jax.jit(lambda *x: arithmetic.certified(passes.smooth, *x))
   assert float64.in_float64(certified)(*arguments).all()
   # The slope of the log-likelihood by log rows is the smoothed law.
   slopes = jax.jit(jax.grad(lambda rows: forward_backward(hmm, rows).marginal_loglik.sum()))(rows)
@@ -137,7 +136,7 @@ def test_arrays_on_the_host_have_the_bits_of_traced_ones(dtype):
   rows[3] = EXTREMES['spread over 36 decades'][0][1]
   with jax.enable_x64(dtype == np.float64):
     arguments = jax.tree.map(lambda x: jnp.asarray(x, dtype), (chain, rows))
-    for function in (forward_backward, last_filtered, hj.conditional_token_probs):
+    for function in (forward_backward, last_filtered):
       assert_same_bits(function(*arguments), jax.jit(function)(*arguments))
 
 
