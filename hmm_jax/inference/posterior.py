@@ -14,6 +14,9 @@ numbers below 1e-38. Results have the likelihoods' type; without `jax_enable_x64
 A sequence is recomputed with logarithms if underflow of scaled messages could matter: its evidence is improbable, and
 an entry of a message was lost or nearly so.
 TPUs have no float64: there inference runs on the host.
+
+Arrays in host memory go through a program of scaled messages, and only where evidence is small through those that check
+them and that take logarithms. Traced arrays go through one program with all branches.
 """
 
 from collections.abc import Callable
