@@ -155,6 +155,7 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
   arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
   if not arguments.are_on_host((hmm, tokens, observed)):
     return _token_likelihoods(hmm, tokens, observed)
+  rows: Any
   tokens, observed, rows = map(np.asarray, (tokens, observed, hmm.joint_emission_matrix.T))
   rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
   rows = np.where(observed[..., None], rows[np.where(observed, tokens, 0)], rows.dtype.type(1))
