@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 
 import jax
 from jax import Array
+
+# No public function tells that arrays that are known are used inside of `jax.jit`.
+from jax._src.core import trace_state_clean
 import jax.numpy as jnp
 import numpy as np
 
@@ -165,6 +168,11 @@ def is_concrete(x: Any) -> bool:
 
 def _is_on_host(x: Any) -> bool:
   return is_concrete(x) and (isinstance(x, np.ndarray) or x.platform() == 'cpu')
+
+
+def are_on_host(tree: Any) -> bool:
+  """True if the CPU computes, outside of `jax.jit` and the like, and can read all arrays of the tree."""
+  return trace_state_clean() and jax.default_backend() == 'cpu' and all(map(_is_on_host, jax.tree.leaves(tree)))
 
 
 def _weights(name: str, x: Any) -> Any:

@@ -35,15 +35,20 @@ def with_batching_rule(function: Callable[..., Any]) -> Callable[..., Any]:
   return with_slopes
 
 
+def block_size(count: int, width: int) -> int:
+  """The number of sequences of this width that a CPU works on at a time, of `count` or more."""
+  size = even_size(count, 1, max(_CACHE_ENTRIES // width, 16))
+  # Whole vector registers, and no stride of a power of two, which caches are slow at.
+  return (-(-size // 16) | 1) * 16
+
+
 def in_cache(function: Callable[..., Any]) -> Callable[..., Any]:
   """Wrap a function of a distribution and rows [B, T, E] so that a CPU works on few sequences at a time."""
 
   def by_blocks(initial_probs: Array, matrix: Array, rows: Array) -> Any:
     count = size = len(rows)
     if jax.default_backend() == 'cpu':
-      size = even_size(count, 1, max(_CACHE_ENTRIES // rows.shape[-1], 16))
-      # Whole vector registers, and no stride of a power of two, which caches are slow at.
-      size = min((-(-size // 16) | 1) * 16, count)
+      size = min(block_size(count, rows.shape[-1]), count)
     if matrix.ndim == 2:
       return map_blocks(functools.partial(function, initial_probs, matrix), rows, size)
     return map_blocks(lambda block: function(*block), (initial_probs, matrix, rows), size)

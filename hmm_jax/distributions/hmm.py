@@ -159,7 +159,13 @@ def token_likelihoods(
   if observed is None:
     observed = np.ones(np.shape(tokens), bool)
   arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
-  return _token_likelihoods(hmm, tokens, observed)
+  if not arguments.are_on_host((hmm, tokens, observed)):
+    return _token_likelihoods(hmm, tokens, observed)
+  rows: Any
+  tokens, observed, rows = map(np.asarray, (tokens, observed, hmm.joint_emission_matrix.T))
+  rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+  rows = np.where(observed[..., None], rows[np.where(observed, tokens, 0)], rows.dtype.type(1))
+  return rows if float64.narrowed(rows).dtype != rows.dtype else jnp.asarray(rows, rows.dtype)
 
 
 @functools.partial(float64.jit, returns_float64=True)

@@ -8,7 +8,8 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support.arguments import checked, converted
+from hmm_jax._support import float64
+from hmm_jax._support.arguments import are_on_host, checked, converted
 from hmm_jax.distributions.hmm import Distribution
 
 ArrayT = TypeVar('ArrayT', Array, np.ndarray)
@@ -32,7 +33,7 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   return _sample(key, _tables(hmm), length)
 
 
-@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
+@converted
 def sample_corpus(
   key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
 ) -> Array:
@@ -47,6 +48,17 @@ def sample_corpus(
   >>> corpus.shape, corpus.dtype
   ((6, 5), dtype('int32'))
   """
+  if not are_on_host(hmm):
+    return _corpus(key, hmm, num_documents, length, chunk_size)
+  # One of few sizes, so that most corpora share a program.
+  step = 16 if num_documents <= DOCUMENTS_AT_A_TIME else DOCUMENTS_AT_A_TIME
+  drawn = _corpus(key, hmm, -(-num_documents // step) * step, length, chunk_size)
+  tokens = np.asarray(drawn)[:num_documents]
+  return jnp.asarray(tokens, tokens.dtype)
+
+
+@functools.partial(float64.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
+def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int, chunk_size: int) -> Array:
   tables = _tables(hmm)
 
   def document(index: Array) -> Array:

@@ -39,6 +39,19 @@ class Arithmetic(NamedTuple):
     return self.decoded(self.over(message, lax.stop_gradient(self.total(message))), dtype)
 
 
+# (where the evidence is large, the function of where it is or no entry is lost) -> where a result is right, [B] each.
+Certify = Callable[[Array, Callable[[], Array]], Array]
+
+
+def if_needed(is_large: Array, either: Callable[[], Array]) -> Array:
+  return lax.cond(is_large.all(), lambda: is_large, either)
+
+
+def by_evidence(is_large: Array, either: Callable[[], Array]) -> Array:
+  """The results of other texts may be right too, if their messages are."""
+  return is_large
+
+
 def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
   """The probabilities of `run` and the log-likelihood [B], by logarithms where underflow of weights could matter.
 
@@ -54,6 +67,21 @@ def scaled_or_logarithmic(run: Callable[..., Any], *arguments: Array) -> tuple[A
     return jax.tree.map(lambda *x: jnp.where(certified, *x), result, by_logarithms)
 
   return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
+
+
+def scaled(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The result of scaled messages, and where evidence alone shows that it is right, [B]."""
+  return _result(SCALED, functools.partial(run, by_evidence), *arguments)
+
+
+def certified(run: Callable[..., Any], *arguments: Array) -> Array:
+  """Where the result of scaled messages is right, [B]."""
+  return _result(SCALED, functools.partial(run, lambda _, either: either()), *arguments)[1]
+
+
+def logarithmic(run: Callable[..., Any], *arguments: Array) -> Any:
+  """The result by logarithms."""
+  return _result(LOGARITHMIC, functools.partial(run, if_needed), *arguments)[0]
 
 
 def _result(arithmetic: Arithmetic, run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:

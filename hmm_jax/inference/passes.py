@@ -16,29 +16,34 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.inference.arithmetic import Arithmetic, SCALED
+from hmm_jax.inference.arithmetic import Arithmetic, by_evidence, Certify, SCALED
 
 # Products of positive numbers that stay above the first lose no entry; messages below the second overflow no gradient.
 _LEAST, _MOST = 1e-290, 1e150
 
 
-def smooth(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[tuple[Array, ...], Array, Array]:
+def smooth(
+  certify: Certify, ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any
+) -> tuple[tuple[Array, ...], Array, Array]:
   """The probabilities of a `Posterior`, [T, H, C, B] each, log-evidence [B], and where underflow does not matter."""
   _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
   both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
-  certified = _certified(ops, log_evidence, c, rows, *both)
-  # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
-  # which logarithms replace, and its gradient stay finite.
-  c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
+  certified = _certified(certify, ops, log_evidence, c, rows, *both)
+  if certify is not by_evidence:
+    # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
+    # which logarithms replace, and its gradient stay finite.
+    c = lax.stop_gradient(jnp.where(certified, c, jnp.inf))
   smoothed_probs, leave_one_out_probs = backward(ops, dtype, A, rows, predicted, c)
   predicted_probs = jax.vmap(lambda message: ops.probs(message, dtype))(predicted)
   return (filtered_probs, predicted_probs, smoothed_probs, leave_one_out_probs), log_evidence, certified
 
 
-def filter_to_end(ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any) -> tuple[Array, Array, Array]:
+def filter_to_end(
+  certify: Certify, ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any
+) -> tuple[Array, Array, Array]:
   """P[H_T | x_{1:T}] [H, C, B], the log-evidence [B], and where underflow does not matter."""
   alpha, log_evidence, _, c, _ = forward(ops, dtype, pi, A, rows)
-  certified = _certified(ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
+  certified = _certified(certify, ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
   return ops.decoded(alpha, dtype), log_evidence, certified
 
 
@@ -93,11 +98,13 @@ def scan(step: Callable[..., Any], start: Any, positions: Any, reverse: bool = F
   return lax.scan(jax.checkpoint(step, prevent_cse=False), start, positions, reverse=reverse)
 
 
-def _certified(ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *passes: tuple[Any, Any, bool]) -> Array:
+def _certified(
+  certify: Certify, ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *passes: tuple[Any, Any, bool]
+) -> Array:
   """True where underflow does not matter in passes (matrix, first message, reverse), [B].
 
   Either the evidence is large, or no entry of a message is lost, so that each has the relative precision of a float.
-  The second is computed only for a batch that needs it, by the messages alone.
+  `certify` says when the second is computed, by the messages alone.
   """
   log_evidence, c, rows = lax.stop_gradient((log_evidence, c, rows))
   is_large = log_evidence >= ops.least_log_evidence
@@ -122,4 +129,4 @@ def _certified(ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *pas
   def either() -> Array:
     return is_large | jnp.isfinite(log_evidence) & jnp.stack([keeps_all(*each) for each in passes]).all(0)
 
-  return lax.cond(is_large.all(), lambda: is_large, either)
+  return certify(is_large, either)

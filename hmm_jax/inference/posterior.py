@@ -14,6 +14,9 @@ numbers below 1e-38. Results have the likelihoods' type; without `jax_enable_x64
 A sequence is recomputed with logarithms if underflow of scaled messages could matter: its evidence is improbable, and
 an entry of a message was lost or nearly so.
 TPUs have no float64: there inference runs on the host.
+
+Arrays in host memory go through a program of scaled messages, and only where evidence is small through those that check
+them and that take logarithms. Traced arrays go through one program with all branches.
 """
 
 from collections.abc import Callable
@@ -26,11 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import float64
-from hmm_jax._support.arguments import checked
-from hmm_jax._support.batching import in_cache, with_batching_rule
+from hmm_jax._support.arguments import are_on_host, converted
+from hmm_jax._support.batching import block_size, in_cache, with_batching_rule
+from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.display import shown
-from hmm_jax.inference import passes
-from hmm_jax.inference.arithmetic import scaled_or_logarithmic
+from hmm_jax.inference import arithmetic, passes
+
+# Batches on the host of at least so many texts are filled up to one of few sizes, of at most so many entries.
+_LEAST_FILLED, _MOST_FILLED = 8, 2**20
 
 
 class Chain(Protocol):
@@ -68,7 +74,7 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-@checked
+@converted
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
@@ -107,7 +113,7 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   return Posterior._make((*probs, loglik))
 
 
-@checked
+@converted
 def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
   """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a forward pass.
 
@@ -116,7 +122,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
   return _by_sequence(passes.filter_to_end, hmm, likelihoods)
 
 
-@checked
+@converted
 def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   """Only the probabilities of `last_filtered`.
 
@@ -133,19 +139,61 @@ def _by_sequence(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any
   num_joint = hmm.joint_initial_probs.shape[-1]
   if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
-  rows_BxTxE = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
-  function = with_batching_rule(in_cache(functools.partial(_of_block, run)))
-  result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows_BxTxE)
+  if not are_on_host((hmm, likelihoods)):
+    return _in_one_program(run, hmm, likelihoods)
+  rows_BxTxE = np.asarray(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  count, length, width = rows_BxTxE.shape
+  size = block_size(count, width)
+  # Products of fewer columns round differently, and to fill up many long texts would cost more than a program.
+  if count < _LEAST_FILLED or size * length * width > _MOST_FILLED:
+    size = min(size, count)
+  result = in_blocks(functools.partial(_in_programs, run, hmm), rows_BxTxE, size)
+  return jax.tree.map(lambda x: jnp.asarray(x.reshape(likelihoods.shape[:-2] + x.shape[1:]), x.dtype), result)
+
+
+def _in_programs(run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+  """The result of a pass over rows on the host, by as many programs as their evidence needs."""
+  # A result that logarithms replace may be NaN.
+  with jax.debug_nans(False):
+    result, is_large = jax.device_get(_program(arithmetic.scaled, run, hmm, rows_BxTxE))
+  if is_large.all():
+    return result
+  certified = np.asarray(_program(arithmetic.certified, run, hmm, rows_BxTxE))
+  if certified.all():
+    return result
+  by_logarithms = jax.device_get(_program(arithmetic.logarithmic, run, hmm, rows_BxTxE))
+  return jax.tree.map(lambda x, y: np.where(certified.reshape(-1, *[1] * (x.ndim - 1)), x, y), result, by_logarithms)
+
+
+@functools.partial(float64.jit, static_argnames=('function', 'run'))
+def _program(function: Callable[..., Any], run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+  """`_of_block` of arrays on the host."""
+  return float64.in_float64(_of_block)(function, run, *_floats(hmm, rows_BxTxE))
+
+
+@functools.partial(float64.jit, static_argnames='run')
+def _in_one_program(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """`_by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
+  rows_BxTxE = likelihoods.reshape(-1, *likelihoods.shape[-2:])
+  run = functools.partial(run, arithmetic.if_needed)
+  of_block = in_cache(functools.partial(_of_block, arithmetic.scaled_or_logarithmic, run))
+  result = with_batching_rule(of_block)(*_floats(hmm, rows_BxTxE))
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-def _of_block(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows_BxTxE: Array) -> Any:
-  """The result of `run` on rows of a distribution that is one for all, or one for each, [B, E] and [B, H, H]."""
+def _floats(hmm: Chain, rows: Array) -> Any:
+  return map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix, rows))
+
+
+def _of_block(
+  function: Callable[..., Any], run: Callable[..., Any], initial_probs: Array, matrix: Array, rows_BxTxE: Array
+) -> Any:
+  """`function(run, ...)` of rows of a distribution that is one for all, or one for each, [B, E] and [B, H, H]."""
   batch, length, _ = rows_BxTxE.shape
   rows_TxHxCxB = rows_BxTxE.reshape(batch, length, -1, matrix.shape[-1]).transpose(1, 3, 2, 0)
   rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
   batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(batch, *x.shape[:-3], -1)
-  result = scaled_or_logarithmic(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+  result = function(run, *batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
   return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
 

@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
-import functools
 from typing import Any
 
 from jax import Array
@@ -172,8 +171,7 @@ def with_activations(
   return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
 
 
-@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
-def _visited(
+def _visit(
   model: MaskedLM,
   params: Any,
   tokens: Any,
@@ -207,6 +205,9 @@ def _visited(
   return predictions, _chosen(found, layers)
 
 
+_visited = float64.jit(_visit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
+
+
 def _chosen(found: dict[str, Array], layers: Sequence[str] | None) -> dict[str, Array]:
   """The activations of these names or kinds, such as 'layer' for 'layer_1'; all but attention if None."""
   kinds = {name: name.split('_')[0] for name in found}
@@ -237,6 +238,10 @@ def _by_text(
   """The activations of tokens [..., T], computed in blocks of texts."""
   _check(model, params, tokens, prompt)
   texts, names = np.asarray(tokens).reshape(-1, tokens.shape[-1]), None if layers is None else tuple(layers)
-  of_block = lambda block: _visited(model, params, block, prompt, names, {}, None, ())[1]
-  found = in_blocks(of_block, texts, even_size(*texts.shape, _TOKENS))
+  visit = float64.in_float64(_visit) if model.is_compiled else _visited
+  of_block = lambda block: visit(model, params, block, prompt, names, {}, None, ())[1]
+  size = even_size(*texts.shape, _TOKENS)
+  # One of few sizes, so that most calls share a program; products of fewer rows may round differently.
+  size = -(-size // 16) * 16 if size >= 8 else size
+  found = in_blocks(of_block, texts, size)
   return {name: x.reshape(*tokens.shape[:-1], *x.shape[1:]) for name, x in found.items()}

@@ -1,7 +1,9 @@
 """Number of compiled programs, counted by JAX's own events."""
 
 from conftest import compiling_fast, count_of_programs
+from hmm_cases import float32_hmm
 import jax
+import numpy as np
 import pytest
 from run_cases import run_trial
 from settings_cases import settings_of
@@ -9,8 +11,39 @@ from settings_cases import settings_of
 from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
+import hmm_jax as hj
 
 pytestmark = pytest.mark.slow
+HMM = float32_hmm(0, 3, 4)
+OF_TEXTS = {
+  'forward_backward': hj.forward_backward,
+  'last_filtered_probs': hj.last_filtered_probs,
+}
+
+
+@pytest.mark.parametrize('name', OF_TEXTS)
+@pytest.mark.parametrize('least', [0.1, 0.0])
+def test_another_number_of_texts_compiles_nothing(name, least):
+  """Also where a row is impossible, so that the texts take logarithms."""
+  rows = np.random.default_rng(0).uniform(0.1, 1, (9, 5, 3)).astype(np.float32)
+  rows[0, 2] = least
+  assert_same_program(lambda count: OF_TEXTS[name](HMM, rows[:count]))
+
+
+def test_another_number_of_documents_or_inputs_compiles_nothing():
+  tokens = np.random.default_rng(0).integers(4, size=(9, 5))
+  model = hj.ExactModel(4)
+  assert_same_program(lambda count: hj.sample_corpus(jax.random.key(0), HMM, count, 5))
+  assert_same_program(lambda count: hj.token_likelihoods(HMM, tokens[:count], tokens[:count] > 0))
+  assert_same_program(lambda count: hj.activations(model, HMM, tokens[:count]))
+
+
+def assert_same_program(function):
+  with compiling_fast():
+    jax.block_until_ready(function(8))
+    before = count_of_programs()
+    jax.block_until_ready(function(9))
+  assert count_of_programs() == before
 
 
 def test_programs_are_compiled_once(tmp_path):

@@ -1,6 +1,6 @@
 """Precision of inference: float32 results equal logarithms in float64, also if messages underflow."""
 
-from conftest import compiling_fast
+from conftest import assert_same_bits, compiling_fast, dirichlet_hmm
 from inference_cases import assert_posteriors_close, stacked, surviving_path_case
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,6 @@ from hmm_jax._support import float64
 from hmm_jax.distributions import sampling
 from hmm_jax.distributions.hmm import HMM, random_hmm
 from hmm_jax.inference import arithmetic, passes
-from hmm_jax.inference.arithmetic import SCALED
 from hmm_jax.inference.posterior import forward_backward, last_filtered
 
 pytestmark = pytest.mark.slow
@@ -56,7 +55,7 @@ def test_long_text_takes_no_logarithms():
   assert (expected.marginal_loglik < LEAST_LOG_EVIDENCE).all()
   assert_rounded(forward_backward(hmm, rows), expected)
   arguments = hmm.initial_probs[:, None, None], hmm.transition_matrix, rows.transpose(1, 2, 0)[:, :, None]
-  certified = jax.jit(lambda *x: arithmetic._result(SCALED, passes.smooth, *x)[1])
+  certified = jax.jit(lambda *x: arithmetic.certified(passes.smooth, *x))
   assert float64.in_float64(certified)(*arguments).all()
   # The slope of the log-likelihood by log rows is the smoothed law.
   slopes = jax.jit(jax.grad(lambda rows: forward_backward(hmm, rows).marginal_loglik.sum()))(rows)
@@ -126,6 +125,19 @@ def test_slopes_of_extreme_evidence_are_finite():
   chains, rows = stacked(EXTREMES['a detour'])
   slopes = jax.jit(jax.grad(lambda rows: of_each(chains, rows).smoothed_probs[..., 0].sum()))(np.float32(rows))
   assert np.isfinite(slopes).all()
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_arrays_on_the_host_have_the_bits_of_traced_ones(dtype):
+  """Nine texts, which are filled up: ordinary ones, one of improbable evidence, one that is impossible."""
+  rng = np.random.default_rng(0)
+  chain, rows = dirichlet_hmm(rng, 4), rng.uniform(0.1, 1, (9, 40, 4))
+  rows[1, ::2, 1:], rows[2, 3] = 1e-30, 0
+  rows[3] = EXTREMES['spread over 36 decades'][0][1]
+  with jax.enable_x64(dtype == np.float64):
+    arguments = jax.tree.map(lambda x: jnp.asarray(x, dtype), (chain, rows))
+    for function in (forward_backward, last_filtered):
+      assert_same_bits(function(*arguments), jax.jit(function)(*arguments))
 
 
 def test_types_of_results():
