@@ -322,13 +322,11 @@ def _recoverable(
     if distances[int(state)] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
       states.append(int(state))
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
+  reason, nearest = 'the columns of W in H* are independent of all others', min(map(distances.get, states), default=0.0)
   if not states:
     reason = f'no state that reads cell {cell} has columns of W independent of all others'
-    closeness = {'smallest_singular_value': max(distances.values(), default=0.0)}
-    return Finding(statement, False, reason, witness, closeness, thresholds)
-  closeness = {'smallest_singular_value': min(distances[state] for state in states)}
-  reason = 'the columns of W in H* are independent of all others'
-  return Finding(statement, True, reason, witness, closeness, thresholds)
+    nearest = max(distances.values(), default=0.0)
+  return Finding(statement, bool(states), reason, witness, {'smallest_singular_value': nearest}, thresholds)
 
 
 def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values: ArrayLike) -> np.ndarray:

@@ -105,11 +105,9 @@ def _labels(
 
   A margin is proven if it is larger than the rounding of the posterior can make it.
   """
-  number = '3.1' if isinstance(problem, StateProblem) else '4.2'
-  finding = theorems.finding(number, problem, settings.criteria)
   mu, records = problem.task_weights, []
   for kind, tokens in sequences.items():
-    answers = scoring.answer(problem, finding, tokens)
+    answers = scoring.answer(problem, tokens)
     posterior = answers.posterior[answers.loglik > -np.inf]
     task = labelled(mu, posterior)
     majority = np.bincount(task.labels).max() / len(posterior)
@@ -149,11 +147,12 @@ def _construction(
 
 def _scored(problem: Problem, program: Program, tokens: np.ndarray) -> Record:
   """Labels by the construction on all possible sequences, and its errors on those of its theorem's region."""
-  answers = scoring.answer(problem, program.finding, tokens)
+  answers = scoring.answer(problem, tokens)
   predictions = scoring.predict(problem, program.prompt, program.finding, answers)
   scores = scoring.read(predictions, program.head)[:, :-1]
   posterior = answers.posterior[:, program.recovered]
-  errors = scoring.relative_errors(scores, predictions.factor[:, None] * posterior)[answers.in_region]
+  errors = scoring.relative_errors(scores, predictions.factor[:, None] * posterior)
+  errors = errors[scoring.in_region(problem, program.finding, answers)]
   # Of what has no mass all scores are 0 but for rounding.
   is_zero = ~posterior.any(-1, keepdims=True) & (np.abs(scores) <= TOLERANCE)
   possible, mu = answers.loglik > -np.inf, problem.task_weights

@@ -106,7 +106,8 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     share = _has_mass(first, program).sum() / _FIRST
     if share >= _LEAST_SHARE:
       break
-  short = enumeration.possible_sequences(problem.hmm, _SHORT, v.length)
+  short = enumeration.all_sequences(problem.hmm.num_tokens, _SHORT, v.length)
+  short = short[scoring.answer(problem, short).loglik > -np.inf]
   enough = max(int(v.num_sequences / share) - len(short), _FIRST)
   answers = _tested(problem, program, np.concatenate([short, sampled[:enough]]))
   return Drawn(problem, program, answers, redraws)
@@ -115,10 +116,11 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
 def _tested(problem: Any, program: Program, tokens: np.ndarray) -> Answers:
   """The answers on different sequences of the region, those with mass on something that is recovered first."""
   different = pd.DataFrame(tokens).drop_duplicates().to_numpy()
-  answers = scoring.answer(problem, program.finding, different)
-  has_mass = answers.in_region & _has_mass(answers, program)
+  answers = scoring.answer(problem, different)
+  in_region = scoring.in_region(problem, program.finding, answers)
+  has_mass = in_region & _has_mass(answers, program)
   # Sequences without mass may contradict the prompt; their block takes slow arithmetic in logarithms. So they are few.
-  without = np.flatnonzero(answers.in_region & ~has_mass)
+  without = np.flatnonzero(in_region & ~has_mass)
   tested = np.append(np.flatnonzero(has_mass), without[: has_mass.sum() // 10])
   return jax.tree.map(lambda array: array[tested], answers)
 
