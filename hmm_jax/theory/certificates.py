@@ -27,15 +27,15 @@ class Decision(NamedTuple):
     outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
       arithmetic) or 'undecided'.
     proof: of a certified problem, its pairs by the number of the text; None otherwise.
-    least_error: a proven lower bound on the error probability of every linear head; 0 without a proof. Each head gets a
-      text of the proof wrong, at best the least likely one.
+    least_error: of a certified problem a lower bound on the error probability of every linear head. Each gets a text of
+      the proof wrong, at best the least likely one.
   """
 
   texts: Texts
   near_ties: float
   outcome: str
   proof: Separation | None = None
-  least_error: float = 0.0
+  least_error: float | None = None
 
 
 def decide(problem: StateProblem, length: int, margin: float) -> Decision:
