@@ -57,20 +57,19 @@ def decide(problem: StateProblem, length: int, margin: float) -> Decision:
   if len(set(texts.labels)) < 2:
     return Decision(texts, near_ties, 'constant')
   to_coordinates = separability.whitening(texts.features)
-  coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
+  coordinates = texts.features @ to_coordinates
   # 2, 4, 8, ... texts, then all.
   most = len(texts.labels)
   for size in (*2 ** np.arange(1, (most - 1).bit_length()), most):
     kept = np.arange(size)
-    for attempt in range(_MAX_PROOFS):
+    for _ in range(_MAX_PROOFS):
       proof = separability.separation_on(kept, coordinates, texts.labels, num_classes, margin)
       if proof.separable:
-        head = head if attempt else to_coordinates @ proof.head
         break
       if is_exact(problem, texts.tokens, texts.labels, proof):
         return Decision(texts, near_ties, 'certified', proof, float(texts.probs[proof.pairs[:, 0]].min()))
       kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
-  is_right = separability.surely_right(texts.features, texts.labels, head)
+  is_right = separability.surely_right(texts.features, texts.labels, to_coordinates @ proof.head)
   return Decision(texts, near_ties, 'separable' if is_right.all() else 'undecided')
 
 

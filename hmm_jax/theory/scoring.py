@@ -5,15 +5,17 @@ supp(mu)) it gives that part of the posterior itself, up to a positive factor r_
 follows from that, ties included.
 """
 
+from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
+import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import float64
 from hmm_jax._support.blocks import in_blocks
+from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import emitted_token_probs, HMM, is_seen, text_likelihoods
 from hmm_jax.distributions.memory_hmm import memory_forward_backward, MemoryHMM
 from hmm_jax.inference.posterior import forward_backward
@@ -165,7 +167,7 @@ def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
   silent, first = problem.silent_probs, problem.hmm.initial_probs
   # Both laws may depend on the memory, whose axes come before that of the state.
   u = prompt.reshape(len(prompt), *problem.hmm.memory_probs.shape, problem.hmm.num_states)
-  return (u * first / float64.positive_or_one(silent)).max(initial=0) or 1.0
+  return (u * first / positive_or_one(silent)).max(initial=0) or 1.0
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
@@ -174,10 +176,18 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   return np.exp(np.subtract(above, below, out=np.full_like(above, -np.inf), where=both))
 
 
-_jit = functools.partial(float64.jit, returns_float64=True)
+def _in_x64(function: Callable[..., Any]) -> Callable[..., Any]:
+  """Jit `function` with `jax_enable_x64`; its results are numpy arrays."""
+  compiled = jax.jit(function)
+
+  def call(*arguments: Any) -> Any:
+    with jax.enable_x64(True):
+      return jax.device_get(compiled(*arguments))
+
+  return call
 
 
-@_jit
+@_in_x64
 def _at_mask(hmm: HMM, prompt: Array, inputs: Array) -> tuple[Array, Array, Array]:
   """The state's posterior and G at the [MASK] behind the prompt, and the log-evidence."""
   seen = forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, inputs)))
@@ -194,7 +204,7 @@ class _Memory(NamedTuple):
   loglik: Any
 
 
-@_jit
+@_in_x64
 def _of_memory(hmm: MemoryHMM, prompt: Array, tokens: Array) -> _Memory:
   inside = is_seen(tokens, hmm.num_tokens)
   seen = memory_forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, tokens)))
@@ -204,6 +214,6 @@ def _of_memory(hmm: MemoryHMM, prompt: Array, tokens: Array) -> _Memory:
   return _Memory(seen.cell_probs, token_probs, states, seen.marginal_loglik)
 
 
-@_jit
+@_in_x64
 def _attend(head: AttentionHead, token_probs: Array, tokens: Array) -> Array:
   return attention_scores(head, token_probs, tokens, 0.0)
