@@ -25,11 +25,11 @@ def with_region(theorem, family):
     problem = drawn(theorem, family, seed)
     program = theorems.program(theorem, problem, LENGTH, CRITERIA)
     every = enumeration.all_sequences(problem.hmm.num_tokens, LENGTH, LENGTH)
-    inside = every[scoring.answer(problem, program.finding, every).in_region]
+    inside = every[scoring.in_region(problem, program.finding, scoring.answer(problem, every))]
     if len(inside):
       rng = np.random.default_rng(0)
       tokens = np.concatenate([rng.choice(some, COUNT // 2) for some in (every, inside)])
-      yield problem, program, scoring.answer(problem, program.finding, tokens)
+      yield problem, program, scoring.answer(problem, tokens)
 
 
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
@@ -39,6 +39,7 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
   for problem, program, answers in itertools.islice(with_region(theorem, family), 2):
     found = scoring.predict(problem, program.prompt, program.finding, answers)
     read = scoring.read(found, program.head)
+    covered = scoring.in_region(problem, program.finding, answers)
     recovered, num_tokens, prompt = program.recovered, problem.hmm.num_tokens, list(program.prompt)
     assert np.isin(assumptions.weighted_states(problem.task_weights), recovered).all()
     of_label, of_model = exact_hmm(problem), rationals.exact_hmm(problem.hmm)
@@ -48,7 +49,7 @@ def test_predictions_and_inputs_of_heads_agree_with_fractions(theorem, family):
       posterior = exact_posterior(problem, of_label, text)
       np.testing.assert_allclose(answers.posterior[index], posterior.astype(float), atol=1e-13)
       is_inside = bool(posterior.any() and (of_states or in_region(problem, of_label, states, text)))
-      assert answers.in_region[index] == is_inside and np.isfinite(answers.loglik[index]) == posterior.any()
+      assert covered[index] == is_inside and np.isfinite(answers.loglik[index]) == posterior.any()
       if not posterior.any():
         continue
       rows = prompt + rationals.likelihood_rows(of_model, [num_tokens, *text] if of_states else text)
