@@ -50,34 +50,29 @@ def pasts(hmm, masks, joint):
   return law(hmm, [word for word in words if word.count(None) == (0 if joint else masks - 1)], masks - 1)
 
 
-def least(hmm, joint):
-  """The least k up to |H| for which the law of k masks keeps what texts tell, or None, and the ranks of the laws."""
-  S, ranks = futures(hmm, hmm.num_states - 1)[0], []
-  for masks in range(1, hmm.num_states + 1):
-    J = pasts(hmm, masks, joint)
-    ranks.append(rank(J))
-    if rank(J @ S.T) == rank(S):
-      return masks, ranks
-  return None, ranks
-
-
+# Each chain, how many masks it needs, the ranks of their joint laws, and the ranks of their marginals.
 CASES = {
-  'lumpable': LUMPABLE,
-  'twins': TWINS,
+  'lumpable': (LUMPABLE, None, [2, 2, 2], [2, 2, 2]),
+  'twins': (TWINS, 1, [2], [2]),
   # P[state 0] is 0 modulo the prime.
-  'prime': cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])),
-  'chain': CHAIN,
+  'prime': (cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1])), 1, [2], [2]),
+  'chain': (CHAIN, 2, [2, 3], [2, 3]),
 }
 
 
 @pytest.mark.parametrize('case', CASES)
 def test_masks_needed_are_those_of_every_word_and_text(case):
-  found = hj.theory.masks_needed(CASES[case])
-  for count, joint in ((found.joint, True), (found.marginals, False)):
-    assert (count.masks, count.ranks) == least(CASES[case], joint)
-    M = hj.theory.masks_as_one_token(CASES[case], len(count.ranks), joint).emission_matrix
+  """Ranks are those of every word, path by path, and k is enough where the words keep the rank of what texts tell."""
+  hmm, masks, *ranks = CASES[case]
+  found, S = hj.theory.masks_needed(hmm), futures(hmm, hmm.num_states - 1)[0]
+  assert found.future_rank == rank(S)
+  for count, expected, joint in ((found.joint, ranks[0], True), (found.marginals, ranks[1], False)):
+    assert (count.masks, count.ranks) == (masks, expected)
+    laws = [pasts(hmm, k, joint) for k in range(1, len(expected) + 1)]
+    assert [*map(rank, laws)] == expected and (rank(laws[-1] @ S.T) == rank(S)) == (masks is not None)
+    M = hj.theory.masks_as_one_token(hmm, len(expected), joint).emission_matrix
     values = np.linalg.svd(np.float64(M), compute_uv=False)
-    ratio = values[-1] / values[0] if count.ranks[-1] == len(M) else 0
+    ratio = values[-1] / values[0] if expected[-1] == len(M) else 0
     assert count.singular_value_ratios[-1] == pytest.approx(ratio, abs=1e-9)
 
 
@@ -110,15 +105,11 @@ def predicted(hmm, prompt, position, texts):
   return np.array([token_probs(hmm, rows + likelihood_rows(hmm, text), position) for text in texts])
 
 
-@pytest.mark.parametrize(
-  ('prompt', 'position', 'fewest'), [([[1, 0, 0]], 1, 0), ([[1, 1, 1]], 1, 3), ([[1, 3, 6]], 0, 0)]
-)
-def test_a_prompt_is_right_although_no_mask_helps(prompt, position, fewest):
-  """The fewest errors of thresholds on G: a blank row is no prompt, and a row may stand before or behind the [MASK]."""
+def test_a_prompt_is_right_although_no_mask_helps():
+  """Behind the row (1, 0, 0) 54 P[a] <= 49 P[b] is the label of every text."""
   follows, texts = futures(LUMPABLE, 4)
-  labels, a = follows @ [2, -1, 0] >= 0, predicted(LUMPABLE, prompt, position, texts)[:, 0]
-  errors = [((a <= threshold) != labels).sum() for threshold in a]
-  assert min(*errors, len(a) - max(errors)) == fewest
+  a, b = predicted(LUMPABLE, [[1, 0, 0]], 1, texts).T
+  assert ((54 * a <= 49 * b) == (follows @ [2, -1, 0] >= 0)).all()
 
 
 @pytest.mark.parametrize(('mu', 'blanks'), [(np.diag([1, 0, 1]), 1), ([[2, -1, 1], [0, 0, 0]], 0)])
