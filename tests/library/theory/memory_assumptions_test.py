@@ -14,14 +14,12 @@ from hmm_jax.theory.problem import sparse_probs
 
 def is_recoverable(hmm, cell, states, values):
   """The definition by exact ranks: independent columns of H* = `states`, whose span meets the paper's V-bar in 0."""
-  own, others = [np.zeros(hmm.num_tokens)], [np.zeros(hmm.num_tokens)]
-  for m, h in itertools.product(range(hmm.memory_size), range(hmm.num_states)):
-    if hmm.cell_index[h] != cell:
-      others.append(hmm.emission_matrix[m, h])
-    elif m in values:
-      (own if h in states else others).append(hmm.emission_matrix[m, h])
+  own, others = [], [np.zeros(hmm.num_tokens)]
+  for (m, h), column in zip(np.ndindex(hmm.emission_matrix.shape[:2]), hmm.emission_matrix.reshape(-1, hmm.num_tokens)):
+    if hmm.cell_index[h] != cell or m in values:
+      (own if h in states else others).append(column)
   rank = lambda rows: algebra.rank(small_fractions(rows))
-  return rank(own + others) == len(own) - 1 + rank(others)
+  return rank(own + others) == len(own) + rank(others)
 
 
 @pytest.mark.parametrize('num_cells', [1, 2])

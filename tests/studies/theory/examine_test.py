@@ -35,12 +35,6 @@ MEMORY = {
 }
 
 
-def _written(path, entries):
-  """The entries in a file."""
-  path.write_text(json.dumps(entries, default=np.ndarray.tolist))
-  return path
-
-
 def _settings(path, **changes):
   """Sampled texts are as many and as long as those that are enumerated of 3 tokens, so that both share a program."""
   few = {'max_sequences': 130, 'num_sampled': 120, 'sampled_length': 4} | changes
@@ -48,7 +42,9 @@ def _settings(path, **changes):
 
 
 def _loaded(tmp_path, entries):
-  return problem_file.load(str(_written(tmp_path / 'hmm.json', entries)), 0)
+  path = tmp_path / 'hmm.json'
+  path.write_text(json.dumps(entries, default=np.ndarray.tolist))
+  return problem_file.load(str(path), 0)
 
 
 def _report(problem, **changes):
@@ -111,7 +107,7 @@ def test_a_changed_file_is_examined_anew(tmp_path):
   """Every record is of one kind, and in a table; P[H_1 = 0 | x] lies between 1/3 and 0.6, (1, -2) has one label."""
   path, workdir, found = tmp_path / 'mine.json', tmp_path / 'run', []
   for changes in ({}, {'task_weights': [1.0, -1.2]}):
-    _written(path, HEALTHY | changes)
+    path.write_text(json.dumps(HEALTHY | changes))
     examine.STUDY.run(_settings(path), workdir, QUIET)
     found.append(_by_name(results.load(workdir)))
   one_label, task = (records['Task enumerated'] for records in found)
