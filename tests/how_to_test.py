@@ -1,4 +1,4 @@
-"""The pages of docs/how_to do what they say: the Python blocks of each run one after another, in one namespace.
+"""The pages of docs/how_to, and the theorems', do what they say: the Python blocks of each run one after another, in one namespace.
 
 A page runs in a temporary folder with a link to `docs`. So it reads committed records by the paths that a reader has
 from the root of the repository, and writes where nothing is left behind. `<!-- needs: MODULE -->` on its first line
@@ -14,7 +14,9 @@ import pytest
 
 
 @pytest.mark.docs
-@pytest.mark.parametrize('page', sorted(DOCS.glob('how_to/*.md')), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+  'page', [*sorted(DOCS.glob('how_to/*.md')), DOCS / 'findings' / 'theory.md'], ids=lambda page: page.stem
+)
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
   text, names = page.read_text(), {'__name__': page.stem}
   if needs := re.match(r'<!-- needs: (\w+) -->', text):

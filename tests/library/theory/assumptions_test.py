@@ -36,19 +36,17 @@ def test_a_task_that_labels_nothing_is_refused(weights):
     assumptions.contrasts(weights)
 
 
-@pytest.mark.parametrize(('sizes', 'answers'), [((4, 4), {True, False}), ((5, 3), {False})])
-def test_non_degeneracy_is_full_column_rank(sizes, answers):
+@pytest.mark.parametrize('sizes', [(4, 4), (5, 3)])
+def test_non_degeneracy_is_full_column_rank(sizes):
   """Assumption 3.1 holds where the rank is full in fractions; a failure has a unit vector c with W c = 0."""
-  rng, found = np.random.default_rng(1), set()
+  rng = np.random.default_rng(1)
   for _ in range(15):
     W = sparse_probs(rng, *sizes, denominator=4)
     finding = assumptions.non_degeneracy(HMM(None, None, W), EXACT)
     assert finding.holds == (algebra.rank(small_fractions(W)) == sizes[0])
-    found.add(finding.holds)
     if not finding.holds:
       np.testing.assert_allclose(finding.witness['dependence'] @ W, 0, atol=1e-12)
       np.testing.assert_allclose(np.linalg.norm(finding.witness['dependence']), 1)
-  assert found == answers
 
 
 def test_the_rank_threshold_is_a_share_of_the_largest_singular_value():
@@ -67,13 +65,12 @@ def test_the_rank_threshold_is_a_share_of_the_largest_singular_value():
     (np.array([[1, 0], [0.5, 0.5]]), [[0], [1]], 1),
   ],
 )
-@pytest.mark.parametrize('epsilon', [0.0, LEAK])
-def test_regularity_is_one_class_without_a_period(chain, classes, period, epsilon):
-  """Transitions of epsilon count as none; the chains are known."""
-  hmm = HMM(np.full(len(chain), 1 / len(chain)), np.where(chain > 0, chain, epsilon), None)
-  finding = assumptions.regularity(hmm, Thresholds(epsilon, 0.0))
+def test_regularity_is_one_class_without_a_period(chain, classes, period):
+  """Transitions up to the threshold count as none; the chains are known."""
+  hmm = HMM(np.full(len(chain), 1 / len(chain)), np.where(chain > 0, chain, LEAK), None)
+  finding = assumptions.regularity(hmm, Thresholds(LEAK, 0.0))
   assert sorted(states.tolist() for states in finding.witness['communicating_classes']) == classes
-  assert finding.holds == (len(classes) == period == 1) == algebra.is_ergodic(chain)
+  assert finding.holds == (len(classes) == period == 1)
   assert finding.witness['period'] == period
 
 

@@ -33,7 +33,8 @@ def test_a_proof_is_confirmed_only_with_its_own_labels():
   texts, proof = decision.texts, decision.proof
   assert decision.outcome == 'certified' and decision.least_error == texts.probs[proof.pairs[:, 0]].min()
   assert certificates.is_exact(problem, texts.tokens, texts.labels, proof)
-  index, texts.labels[index] = proof.pairs[0]
+  index, other = proof.pairs[0]
+  texts.labels[index] = other
   assert certificates.is_exact(problem, texts.tokens, texts.labels, proof) is False
 
 

@@ -1,11 +1,7 @@
-"""Facts about the two counterexamples of docs/findings/theory.md in exact fractions; its snippet runs."""
+"""Facts about the two counterexamples of docs/findings/theory.md in exact fractions."""
 
-import contextlib
-import io
 import itertools
-import re
 
-from conftest import DOCS
 import jax
 import numpy as np
 import pytest
@@ -40,17 +36,6 @@ def prompted(text):
   """G_2(good) of (u, MASK, x) with the prompt of Theorem 3.6, which says that irony came before."""
   rows = [np.array([0, 0, 1]), *rationals.likelihood_rows(STATES.hmm, (2, *text))]
   return rationals.token_probs(STATES.hmm, rows, 1)[0]
-
-
-@pytest.mark.docs
-def test_the_snippet_of_the_page_prints_its_output():
-  """The python block of the page, run as it stands."""
-  page = (DOCS / 'findings' / 'theory.md').read_text()
-  snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', page, re.DOTALL).groups()
-  out = io.StringIO()
-  with contextlib.redirect_stdout(out):
-    exec(compile(snippet, 'docs/findings/theory.md', 'exec'), {})  # The page is ours.
-  assert out.getvalue() == printed
 
 
 def test_no_linear_head_is_right_on_states():

@@ -1,12 +1,12 @@
 """Facts about ideal conditions made worse by a known amount."""
 
+from conftest import dirichlet_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 from oracles import log_space_conditional, rows_of
 import pytest
 
-from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions, counterexamples
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import (
@@ -23,7 +23,7 @@ from hmm_jax.tuning.heads import LinearHead
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 RNG = np.random.default_rng(1)
-DRAWN = HMM(*(RNG.dirichlet(np.full(size, 0.5), shape).astype(np.float32) for size, shape in ((4, ()), (4, 4), (6, 4))))
+DRAWN = dirichlet_hmm(RNG, 4, 6)
 TOKENS = np.unique(RNG.integers(7, size=(400, 5), dtype=np.int32), axis=0)
 MODEL = NoisyModel(6, reach=1)
 

@@ -71,13 +71,7 @@ def test_masks_needed_by_chains_of_two_tokens(hmm, future_rank, masks, ranks):
 
 
 def test_the_ranks_of_the_page():
-  """k masks of a de Bruijn cycle have rank 2^k; if one state of five says 1, four masks are needed.
-
-  Any number of marginals of .9 I + .1 11^T / 30 with ten tokens has rank 10, two masks jointly have 30.
-  """
-  powers = np.arange(1, 31)[:, None].astype(object) ** np.arange(10) % 37
-  sticky = hj.theory.masks_needed(from_uniform(1 + 270 * np.eye(30, dtype=int), powers))
-  assert sticky.joint.ranks == [10, 30] and sticky.marginals.masks is None and set(sticky.marginals.ranks) == {10}
+  """k masks of a de Bruijn cycle have rank 2^k; if one state of five says 1, four masks are needed."""
   assert hj.theory.masks_needed(cycle([0, 0, 0, 1, 1, 1, 0, 1])).joint.ranks == [2, 4, 8]
   needed = hj.theory.masks_needed(cycle([1, 0, 0, 0, 0], stay=1))
   assert (needed.joint.masks, needed.joint.ranks, needed.marginals.masks) == (4, [2, 3, 4, 5], 4)
