@@ -1,5 +1,6 @@
-"""The pages of docs/how_to, and the theorems', do what they say: the Python blocks of each run one after another, in one namespace.
+"""The pages of docs/how_to, and that of the theorems, do what they say: their Python blocks run.
 
+Those of a page run one after another, in one namespace.
 A page runs in a temporary folder with a link to `docs`. So it reads committed records by the paths that a reader has
 from the root of the repository, and writes where nothing is left behind. `<!-- needs: MODULE -->` on its first line
 skips it where the module is missing. A page that makes CPU devices has a process of its own. All pages together take
@@ -13,10 +14,11 @@ from forked import run_on_devices
 import pytest
 
 
+PAGES = [*sorted(DOCS.glob('how_to/*.md')), DOCS / 'findings' / 'theory.md']
+
+
 @pytest.mark.docs
-@pytest.mark.parametrize(
-  'page', [*sorted(DOCS.glob('how_to/*.md')), DOCS / 'findings' / 'theory.md'], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
   text, names = page.read_text(), {'__name__': page.stem}
   if needs := re.match(r'<!-- needs: (\w+) -->', text):

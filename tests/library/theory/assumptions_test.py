@@ -12,8 +12,6 @@ from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.problem import sparse_probs
 
-# States 0 and 1 take turns with states 2 and 3.
-TURNS = np.kron(np.eye(2)[::-1], np.full((2, 2), 0.5))
 # A cycle of three states that are left with probability 1/2 for state 0: lengths 1, 2 and 3.
 RESTARTED = (CYCLE + np.eye(3)[[0, 0, 0]]) / 2
 # A probability that is taken for none, at a threshold as large.
@@ -60,7 +58,6 @@ def test_the_rank_threshold_is_a_share_of_the_largest_singular_value():
   ('chain', 'classes', 'period'),
   [
     (CYCLE, [[0, 1, 2]], 3),
-    (TURNS, [[0, 1, 2, 3]], 2),
     (RESTARTED, [[0, 1, 2]], 1),
     (np.array([[1, 0], [0.5, 0.5]]), [[0], [1]], 1),
   ],
