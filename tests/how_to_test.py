@@ -13,7 +13,6 @@ from conftest import DOCS
 from forked import run_on_devices
 import pytest
 
-
 PAGES = [*sorted(DOCS.glob('how_to/*.md')), DOCS / 'findings' / 'theory.md']
 
 
