@@ -315,20 +315,18 @@ def _recoverable(
     raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
   W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   distances, states = {}, []
-  for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell):
+  for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell).tolist():
     own = W[:, memory_values, state]
     basis = scipy.linalg.orth(columns_outside(hmm, cell, [state], memory_values), thresholds.rank)
-    distances[int(state)] = _smallest_singular_value(own - basis @ (basis.T @ own))
-    if distances[int(state)] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
-      states.append(int(state))
+    distances[state] = _smallest_singular_value(own - basis @ (basis.T @ own))
+    if distances[state] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
+      states.append(state)
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
+  reason, nearest = 'the columns of W in H* are independent of all others', min(map(distances.get, states), default=0.0)
   if not states:
     reason = f'no state that reads cell {cell} has columns of W independent of all others'
-    closeness = {'smallest_singular_value': max(distances.values(), default=0.0)}
-    return Finding(statement, False, reason, witness, closeness, thresholds)
-  closeness = {'smallest_singular_value': min(distances[state] for state in states)}
-  reason = 'the columns of W in H* are independent of all others'
-  return Finding(statement, True, reason, witness, closeness, thresholds)
+    nearest = max(distances.values(), default=0.0)
+  return Finding(statement, bool(states), reason, witness, {'smallest_singular_value': nearest}, thresholds)
 
 
 def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values: ArrayLike) -> np.ndarray:

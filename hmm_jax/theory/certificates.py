@@ -1,6 +1,5 @@
 """Proofs that no linear head is right on the texts of a problem, confirmed without any rounding."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,6 @@ from hmm_jax.tuning.separability import Separation
 
 # The largest pairs^2 H T of a certificate to confirm, some seconds' work: exact numbers grow.
 _LARGEST_PROOF = 20_000
-# The number of likeliest texts that are searched for a proof first, then doubled.
-_FEWEST_TEXTS = 2
 # Proofs tried at each size: one too large for exact arithmetic often has a smaller one beside it.
 _MAX_PROOFS = 4
 
@@ -30,15 +27,15 @@ class Decision(NamedTuple):
     outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
       arithmetic) or 'undecided'.
     proof: of a certified problem, its pairs by the number of the text; None otherwise.
-    least_error: a proven lower bound on the error probability of every linear head; 0 without a proof. Each head gets a
-      text of the proof wrong, at best the least likely one.
+    least_error: of a certified problem a lower bound on the error probability of every linear head. Each gets a text of
+      the proof wrong, at best the least likely one.
   """
 
   texts: Texts
   near_ties: float
   outcome: str
-  proof: Separation | None
-  least_error: float
+  proof: Separation | None = None
+  least_error: float | None = None
 
 
 def decide(problem: StateProblem, length: int, margin: float) -> Decision:
@@ -55,25 +52,25 @@ def decide(problem: StateProblem, length: int, margin: float) -> Decision:
   """
   possible = enumeration.possible_texts(problem, length)
   is_clear = possible.gaps > margin
-  texts, near_ties = possible.selected(is_clear), float(possible.probs[~is_clear].sum())
+  texts, near_ties = Texts(*(field[is_clear] for field in possible)), float(possible.probs[~is_clear].sum())
   num_classes = len(problem.task_weights)
   if len(set(texts.labels)) < 2:
-    return Decision(texts, near_ties, 'constant', None, 0.0)
+    return Decision(texts, near_ties, 'constant')
   to_coordinates = separability.whitening(texts.features)
-  coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
-  for size in _sizes(len(texts.labels)):
+  coordinates = texts.features @ to_coordinates
+  # 2, 4, 8, ... texts, then all.
+  most = len(texts.labels)
+  for size in (*2 ** np.arange(1, (most - 1).bit_length()), most):
     kept = np.arange(size)
-    for attempt in range(_MAX_PROOFS):
+    for _ in range(_MAX_PROOFS):
       proof = separability.separation_on(kept, coordinates, texts.labels, num_classes, margin)
       if proof.separable:
-        head = head if attempt else to_coordinates @ proof.head
         break
       if is_exact(problem, texts.tokens, texts.labels, proof):
         return Decision(texts, near_ties, 'certified', proof, float(texts.probs[proof.pairs[:, 0]].min()))
       kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
-  is_right = separability.surely_right(texts.features, texts.labels, head)
-  outcome = 'separable' if is_right.all() else 'undecided'
-  return Decision(texts, near_ties, outcome, None, 0.0)
+  is_right = separability.surely_right(texts.features, texts.labels, to_coordinates @ proof.head)
+  return Decision(texts, near_ties, 'separable' if is_right.all() else 'undecided')
 
 
 def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, separation: Separation) -> bool | None:
@@ -103,12 +100,3 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, sepa
     features.append(weights // (np.gcd.reduce(weights) or 1))
   pairs = np.stack([np.searchsorted(inputs, separation.pairs[:, 0]), separation.pairs[:, 1]], axis=1)
   return separability.exact_certificate(features, labels[inputs], pairs, len(mu)) is not None
-
-
-def _sizes(most: int) -> Iterator[int]:
-  """2, 4, 8, ... below `most`, then `most`."""
-  size = _FEWEST_TEXTS
-  while size < most:
-    yield size
-    size *= 2
-  yield most

@@ -1,8 +1,4 @@
-"""Every sequence up to a length, and all texts of one length with their probabilities, labels and features.
-
-Texts with a common end share messages, so that V^T texts cost about V^T H (H + V) products on the host. All terms of
-sums are nonnegative, so that even tiny probabilities have a small relative error.
-"""
+"""Every sequence up to a length, and all texts of one length with their probabilities, labels and features."""
 
 from typing import NamedTuple
 
@@ -10,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax._support.float64 import positive_or_one
-from hmm_jax.distributions.hmm import Distribution
-from hmm_jax.theory import assumptions
+from hmm_jax.distributions.hmm import HMM
+from hmm_jax.theory import assumptions, scoring
 from hmm_jax.theory.problem import StateProblem
+from hmm_jax.tuning.tasks import labelled
 
 
 class Texts(NamedTuple):
@@ -33,10 +30,6 @@ class Texts(NamedTuple):
   labels: np.ndarray
   gaps: np.ndarray
 
-  def selected(self, chosen: np.ndarray) -> 'Texts':
-    """The texts of a mask or of indices."""
-    return Texts(*(field[chosen] for field in self))
-
 
 def all_texts(num_tokens: int, length: int) -> np.ndarray:
   """Every text of `length` tokens, [V^T, T] int32, in the order of their digits."""
@@ -56,48 +49,21 @@ def all_sequences(num_tokens: int, longest: int, length: int) -> np.ndarray:
   return np.concatenate(padded)
 
 
-def possible_sequences(distribution: Distribution, longest: int, length: int) -> np.ndarray:
-  """The sequences of `all_sequences` that have positive probability."""
-  moves = np.asarray(distribution.transition_matrix)
-  emissions_VxE = np.asarray(distribution.joint_emission_matrix).T
-  # A [MASK] can follow any state.
-  rows = np.vstack([emissions_VxE, np.ones_like(emissions_VxE[:1])]).reshape(len(emissions_VxE) + 1, -1, len(moves))
-  tokens = all_sequences(len(emissions_VxE), longest, length)
-  reached_CxH = np.asarray(distribution.joint_initial_probs).reshape(-1, len(moves))
-  for token in tokens[:, :longest].T:
-    reached_CxH = (reached_CxH * rows[token]) @ moves
-  return tokens[reached_CxH.any((1, 2))]
-
-
 def possible_texts(problem: StateProblem, length: int) -> Texts:
   """The texts of `length` tokens with positive probability, likeliest first.
 
   Rows of the HMM are divided by their sums.
   """
-  mu = assumptions.contrasts(problem.task_weights)
-  silent_probs, initial_probs, transition_matrix, W_HxV = map(normalised, (problem.silent_probs, *problem.hmm[:3]))
-  following_nxH = _following(transition_matrix, W_HxV, length)
-  probs = following_nxH @ silent_probs
-  order = np.argsort(-probs, kind='stable')[: np.count_nonzero(probs)]
-  states_nxH = normalised(following_nxH[order] * silent_probs)
-  scores, sizes = states_nxH @ mu.T, (states_nxH @ np.abs(mu).T).max(-1)
-  best = np.sort(scores, axis=-1)
-  return Texts(
-    all_texts(problem.hmm.num_tokens, length)[order],
-    probs[order],
-    normalised(following_nxH[order] * initial_probs) @ W_HxV,
-    scores.argmax(-1),
-    np.divide(best[:, -1] - best[:, -2], sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
-  )
-
-
-def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) -> np.ndarray:
-  """P[X_{1:T} = x | H_0 = h] of every text, [V^T, H], in the order of `all_texts`."""
-  following_nxH = np.ones((1, len(W_HxV)))
-  for _ in range(length):
-    # The token before all others is the first digit.
-    following_nxH = ((W_HxV.T[:, None] * following_nxH) @ transition_matrix.T).reshape(-1, len(W_HxV))
-  return following_nxH
+  hmm, mu = HMM(*map(normalised, problem.hmm)), assumptions.contrasts(problem.task_weights)
+  of_silent = StateProblem(hmm, normalised(problem.silent_probs), mu)
+  answers = scoring.answer(of_silent, all_texts(hmm.num_tokens, length))
+  order = np.argsort(-answers.loglik, kind='stable')[: np.isfinite(answers.loglik).sum()]
+  tokens, posterior = answers.tokens[order], answers.posterior[order]
+  of_first = of_silent._replace(silent_probs=hmm.initial_probs)
+  features = scoring.answer(of_first, tokens).posterior @ hmm.emission_matrix
+  task, sizes = labelled(mu, posterior), (posterior @ np.abs(mu).T).max(-1)
+  gaps = np.divide(task.margins, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0)
+  return Texts(tokens, np.exp(answers.loglik[order]), features, task.labels, gaps)
 
 
 def normalised(weights: ArrayLike) -> np.ndarray:

@@ -134,12 +134,9 @@ def _mask_count(
   to the marginals it adds one less, as their columns have the sum pi. A rank that attains its bound is exact.
   """
   start, moves, likelihoods = integer_chain(hmm)
-  integers = [start, moves, likelihoods.T]
-  num_used = np.count_nonzero(integers[-1].any(0))
-  if basis is _modular_basis:
-    integers = [array % PRIME for array in integers]
+  integers, num_used = HMM(start, moves, likelihoods.T), np.count_nonzero(likelihoods.any(1))
   ranks, ratios = [1], list[float]()
-  pasts = zip(_pasts(HMM(*integers), joint, basis), _pasts(HMM(*map(float64, hmm)), joint, _factor))
+  pasts = zip(_pasts(integers, joint, basis), _pasts(HMM(*map(float64, hmm)), joint, _factor))
   for (_, columns), (law, factor) in itertools.islice(pasts, hmm.num_states):
     most = ranks[-1] * num_used if joint else ranks[-1] + num_used - 1
     ranks.append(columns.shape[1])

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support.blocks import in_blocks
-from hmm_jax._support.float64 import positive_or_one, widened
+from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import emitted_token_probs, HMM, is_seen, text_likelihoods
 from hmm_jax.distributions.memory_hmm import memory_forward_backward, MemoryHMM
 from hmm_jax.inference.posterior import forward_backward
@@ -40,15 +40,14 @@ class Answers(NamedTuple):
   Attributes:
     tokens: [n, T], [MASK] (id V) after the end.
     posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
+    states: with a memory P[H_i | x_{-i}] [n, T, H], 0 past the end; without one [n, 0, H].
     loglik: [n], log P[X_{1:T} = x]; -inf where it is impossible.
-    in_region: [n], possible sequences that the theorem covers: with a memory those of R (4.3), of which some
-      position's state surely lies in H*.
   """
 
   tokens: np.ndarray
   posterior: np.ndarray
+  states: np.ndarray
   loglik: np.ndarray
-  in_region: np.ndarray
 
 
 class Predictions(NamedTuple):
@@ -65,12 +64,21 @@ class Predictions(NamedTuple):
   factor: np.ndarray
 
 
-def answer(problem: Problem, finding: Finding, tokens: np.ndarray) -> Answers:
-  """The exact answers on tokens [n, T]; `finding` has H*, the states that a task on a cell attends to."""
-  size = _block_size(problem, tokens)
+def answer(problem: Problem, tokens: np.ndarray) -> Answers:
+  """The exact answers on tokens [n, T]."""
+  of_problem: Any = _state_answers if isinstance(problem, StateProblem) else _cell_answers
+  return in_blocks(functools.partial(of_problem, problem), tokens, _block_size(problem, tokens))
+
+
+def in_region(problem: Problem, finding: Finding, answers: Answers) -> np.ndarray:
+  """Mask [n] of possible sequences that a theorem covers, whose finding has H*.
+
+  With a memory they are those of R (4.3): the state of some position surely lies in H*.
+  """
+  is_possible = answers.loglik > -np.inf
   if isinstance(problem, StateProblem):
-    return in_blocks(functools.partial(_state_answers, problem), tokens, size)
-  return in_blocks(functools.partial(_cell_answers, problem, finding), tokens, size)
+    return is_possible
+  return is_possible & recoverable_positions(problem.hmm, answers.states, finding).any(-1)
 
 
 def predict(problem: Problem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
@@ -120,7 +128,7 @@ def _state_answers(problem: StateProblem, tokens: np.ndarray) -> Answers:
   """`answer` for a task on states, of (MASK, x)."""
   hmm = problem.hmm.starting_from(problem.silent_probs)
   posterior, _, loglik = _at_mask(hmm, np.zeros((0, hmm.num_states)), _after_mask(hmm, tokens))
-  return Answers(tokens, posterior, loglik, loglik > -np.inf)
+  return Answers(tokens, posterior, np.zeros((len(tokens), 0, hmm.num_states)), loglik)
 
 
 def _state_predictions(problem: StateProblem, prompt: np.ndarray, answers: Answers) -> Predictions:
@@ -133,12 +141,11 @@ def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
 
 
-def _cell_answers(problem: MemoryProblem, finding: Finding, tokens: np.ndarray) -> Answers:
+def _cell_answers(problem: MemoryProblem, tokens: np.ndarray) -> Answers:
   """`answer` for a task on a cell, of x."""
   hmm = problem.hmm
   seen = _of_memory(hmm, np.zeros((0, hmm.joint_initial_probs.size)), tokens)
-  in_region = (seen.loglik > -np.inf) & recoverable_positions(hmm, seen.states, finding).any(-1)
-  return Answers(tokens, seen.cells[:, problem.cell], seen.loglik, in_region)
+  return Answers(tokens, seen.cells[:, problem.cell], seen.states, seen.loglik)
 
 
 def _memory_predictions(problem: MemoryProblem, prompt: np.ndarray, finding: Finding, answers: Answers) -> Predictions:
@@ -183,7 +190,6 @@ def _in_x64(function: Callable[..., Any]) -> Callable[..., Any]:
 @_in_x64
 def _at_mask(hmm: HMM, prompt: Array, inputs: Array) -> tuple[Array, Array, Array]:
   """The state's posterior and G at the [MASK] behind the prompt, and the log-evidence."""
-  hmm, prompt = widened((hmm, prompt))
   seen = forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, inputs)))
   mask = len(prompt)
   return seen.smoothed_probs[:, mask], emitted_token_probs(hmm, seen.leave_one_out_probs[:, mask]), seen.marginal_loglik
@@ -201,7 +207,6 @@ class _Memory(NamedTuple):
 @_in_x64
 def _of_memory(hmm: MemoryHMM, prompt: Array, tokens: Array) -> _Memory:
   inside = is_seen(tokens, hmm.num_tokens)
-  hmm, prompt = widened((hmm, prompt))
   seen = memory_forward_backward(hmm, prepend(prompt, text_likelihoods(hmm, tokens)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
@@ -211,4 +216,4 @@ def _of_memory(hmm: MemoryHMM, prompt: Array, tokens: Array) -> _Memory:
 
 @_in_x64
 def _attend(head: AttentionHead, token_probs: Array, tokens: Array) -> Array:
-  return attention_scores(widened(head), token_probs, tokens, 0.0)
+  return attention_scores(head, token_probs, tokens, 0.0)

@@ -122,12 +122,8 @@ def program(theorem: str, problem: Any, length: int, criteria: Criteria) -> Prog
   # Of a memory the witness has values; of states those of H*, unless the theorem is of all.
   witness, all_states = on_emissions.witness, np.arange(problem.hmm.num_states)
   recovered = witness.get('memory_values', witness.get('essential_states', all_states))
-  weights = identity_weights(problem.task_weights.shape[1], recovered)
+  # A class for each of them, and one of zeros that these are relative to.
+  weights = np.pad(np.eye(problem.task_weights.shape[1])[recovered], ((0, 1), (0, 0)))
   built = construct(theorem, problem._replace(task_weights=weights), length, criteria)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
   return Program(on_emissions, recovered, built.get('prompt', no_prompt), built['head'])
-
-
-def identity_weights(num_values: int, recovered: np.ndarray) -> np.ndarray:
-  """mu [K + 1, S] with a class for each of K recovered states or values, and a zero class that they are relative to."""
-  return np.vstack([np.eye(num_values)[recovered], np.zeros((1, num_values))])

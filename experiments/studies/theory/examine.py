@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import json
+import math
 from typing import Any
 
 import jax
@@ -13,13 +14,13 @@ from experiments.records.results import Record
 from experiments.settings.fields import digest
 from experiments.studies.study import in_parts, Part, Study
 from experiments.studies.theory import problem_file
-from experiments.studies.theory.settings import ExamineSettings, longest_length
-from experiments.studies.theory.verification import TOLERANCE
+from experiments.studies.theory.settings import ExamineSettings
+from experiments.studies.theory.verification import errors_of, judged, RIGHT, TOLERANCE
 from hmm_jax.theory import certificates, enumeration, scoring, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.masks import masks_needed
 from hmm_jax.theory.problem import Problem, StateProblem
-from hmm_jax.theory.theorems import Program
+from hmm_jax.theory.scoring import Answers
 from hmm_jax.tuning.best_head import relative_error
 from hmm_jax.tuning.tasks import draw_texts, labelled
 
@@ -27,20 +28,20 @@ from hmm_jax.tuning.tasks import draw_texts, labelled
 _TABLES = {
   'assumption': (
     'Assumptions of the paper, and how close each is to failing or holding',
-    ('statement', 'holds', 'reason', 'witness', 'closeness'),
+    ['statement', 'holds', 'reason', 'witness', 'closeness'],
   ),
   'task': (
-    'Labels of all possible texts, and the theorems that cover the task; margins are those of the two best scores',
-    ('statement', 'covered_by', 'warning', 'texts', 'sequences', 'majority', 'least_margin', 'margin'),
+    'Labels of all possible texts, and theorems that cover the task',
+    ['statement', 'covered_by', 'warning', 'texts', 'sequences', 'majority', 'least_margin', 'margin'],
   ),
   'construction': (
-    f'Constructions: labels of all possible texts, relative errors above {TOLERANCE:g} in the region',
-    ('statement', 'reason', 'texts', 'sequences', 'agreement', 'in_region', 'wrong', 'largest_error'),
+    f'Constructions: relative errors above {TOLERANCE:g} in the region',
+    ['statement', 'reason', 'texts', 'sequences', 'in_region', 'wrong', 'largest_error'],
   ),
-  'linear program': ('Is a linear head right on all texts?', ('statement', 'outcome', 'margin', 'length', 'sequences')),
+  'linear program': ('Is a linear head right on all texts?', ['statement', 'outcome', 'margin', 'length', 'sequences']),
   'masks': (
-    '[MASK]s before a text, after which a linear head can give every score; ranks with 1, 2, ... masks',
-    ('statement', 'masks', 'ranks', 'singular_value_ratios'),
+    '[MASK]s after which a linear head can give every score; ranks of 1, 2, ...',
+    ['statement', 'masks', 'ranks', 'singular_value_ratios'],
   ),
 }
 _ONE_LABEL = 'all texts have one label: a constant is right'
@@ -60,21 +61,25 @@ def parts(settings: ExamineSettings) -> dict[str, Part]:
 def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   """A record for each assumption, construction and kind of texts, and for the linear program where 3.1 fails.
 
-  Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
+  Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, or every token, and sampled
+  long sequences.
   """
   if isinstance(problem, StateProblem):
-    assumptions, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
+    numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
   else:
-    assumptions = ['3.2', '4.2', '4.4', 'start', '4.5']
-    names = ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
-  records = [_assumption(problem, number, settings) for number in assumptions]
-  longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
-  sequences = _texts(problem, longest, settings)
-  constructions = [record for name in names for record in _construction(problem, name, sequences, settings)]
-  covered_by = [record['statement'] for record in constructions if record['exists']]
-  records += _labels(problem, sequences, sorted(set(covered_by)), settings) + constructions
+    numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
+  findings = [theorems.finding(number, problem, settings.criteria) for number in numbers]
+  records = [
+    {'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()} for finding in findings
+  ]
+  # One token counts as two.
+  longest = max(int(math.log(settings.max_sequences, max(problem.hmm.num_tokens, 2)) + 1e-9), 1)
+  texts = {kind: scoring.answer(problem, tokens) for kind, tokens in _texts(problem, longest, settings).items()}
+  constructions = [record for name in names for record in _construction(problem, name, texts, settings)]
+  covered_by = sorted({record['statement'] for record in constructions if record['exists']})
+  records += [_task(problem, kind, answers, covered_by) for kind, answers in texts.items()] + constructions
   if isinstance(problem, StateProblem):
-    if longest and not records[0]['holds']:
+    if not findings[0].holds:
       records.append(_linear_program(problem, longest, settings.margin))
     records += _masks(problem)
   return [_plain(record) for record in records]
@@ -82,90 +87,65 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
 
 def _texts(problem: Problem, longest: int, settings: ExamineSettings) -> dict[str, np.ndarray]:
   """Sequences [n, T] by their kind."""
-  hmm, silent, found = problem.hmm, 0, {}
-  if longest:
-    found[f'enumerated to length {longest}'] = enumeration.all_sequences(hmm.num_tokens, longest, longest)
+  hmm, silent, length = problem.hmm, 0, settings.sampled_length
   if isinstance(problem, StateProblem):
     # The label is about a silent state, and the text follows it.
     hmm, silent = hmm.starting_from(problem.silent_probs), 1
-  length = settings.sampled_length
   _, sampled = draw_texts(jax.random.key(settings.seed), hmm, 0, settings.num_sampled, length + silent)
-  return found | {f'sampled, length {length}': np.asarray(sampled)[:, silent:]}
+  return {
+    f'enumerated to length {longest}': enumeration.all_sequences(hmm.num_tokens, longest, longest),
+    f'sampled, length {length}': np.asarray(sampled)[:, silent:],
+  }
 
 
-def _assumption(problem: Problem, number: str, settings: ExamineSettings) -> Record:
-  finding = theorems.finding(number, problem, settings.criteria)
-  return {'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()}
-
-
-def _labels(
-  problem: Problem, sequences: dict[str, np.ndarray], covered_by: list[str], settings: ExamineSettings
-) -> list[Record]:
-  """A record for each kind of texts: mu, the share of the commonest label, and how close labels are to a tie.
+def _task(problem: Problem, kind: str, answers: Answers, covered_by: list[str]) -> Record:
+  """The record of a kind of texts: mu, the share of the commonest label, and how close labels are to a tie.
 
   A margin is proven if it is larger than the rounding of the posterior can make it.
   """
-  number = '3.1' if isinstance(problem, StateProblem) else '4.2'
-  finding = theorems.finding(number, problem, settings.criteria)
-  mu, records = problem.task_weights, []
-  for kind, tokens in sequences.items():
-    answers = scoring.answer(problem, finding, tokens)
-    posterior = answers.posterior[answers.loglik > -np.inf]
-    task = labelled(mu, posterior)
-    majority = np.bincount(task.labels).max() / len(posterior)
-    rounding = 2 * relative_error(problem.hmm, tokens.shape[1] + 1) * (posterior @ np.abs(mu).T).max(-1)
-    records.append(
-      {
-        'record': 'task',
-        'statement': 'Task',
-        'covered_by': covered_by,
-        'task_weights': mu,
-        'texts': kind,
-        'sequences': len(posterior),
-        'majority': majority,
-        'warning': _ONE_LABEL if majority == 1 else None,
-        'least_margin': task.margins.min(),
-        'margin': 'proven' if (task.margins > rounding).all() else 'rounding',
-      }
-    )
-  return records
+  mu, posterior = problem.task_weights, answers.posterior[np.isfinite(answers.loglik)]
+  task = labelled(mu, posterior)
+  majority = np.bincount(task.labels).max() / len(posterior)
+  rounding = 2 * relative_error(problem.hmm, answers.tokens.shape[1] + 1) * (posterior @ np.abs(mu).T).max(-1)
+  return {
+    'record': 'task',
+    'statement': 'Task',
+    'covered_by': covered_by,
+    'task_weights': mu,
+    'texts': kind,
+    'sequences': len(posterior),
+    'majority': majority,
+    'warning': _ONE_LABEL if majority == 1 else None,
+    'least_margin': task.margins.min(),
+    'margin': 'proven' if (task.margins > rounding).all() else 'rounding',
+  }
 
 
 def _construction(
-  problem: Problem, theorem: str, sequences: dict[str, np.ndarray], settings: ExamineSettings
+  problem: Problem, theorem: str, texts: dict[str, Answers], settings: ExamineSettings
 ) -> Iterator[Record]:
   """A record for each kind of texts, or one that says why there is no construction."""
   record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
-  for kind, tokens in sequences.items():
+  for kind, answers in texts.items():
+    length = answers.tokens.shape[1]
     try:
-      program = theorems.program(theorem, problem, tokens.shape[1], settings.criteria)
+      program = theorems.program(theorem, problem, length, settings.criteria)
     except AssumptionError as error:
       yield {**record, 'exists': False, 'reason': str(error)}
       return
-    built = theorems.construct(theorem, problem, tokens.shape[1], settings.criteria)
-    trained = {'prompt': built.get('prompt'), 'head': built['head']._asdict()}
-    yield {**record, 'exists': True, 'texts': kind, **_scored(problem, program, tokens), **trained}
-
-
-def _scored(problem: Problem, program: Program, tokens: np.ndarray) -> Record:
-  """Labels by the construction on all possible sequences, and its errors on those of its theorem's region."""
-  answers = scoring.answer(problem, program.finding, tokens)
-  predictions = scoring.predict(problem, program.prompt, program.finding, answers)
-  scores = scoring.read(predictions, program.head)[:, :-1]
-  posterior = answers.posterior[:, program.recovered]
-  errors = scoring.relative_errors(scores, predictions.factor[:, None] * posterior)[answers.in_region]
-  # Of what has no mass all scores are 0 but for rounding.
-  is_zero = ~posterior.any(-1, keepdims=True) & (np.abs(scores) <= TOLERANCE)
-  possible, mu = answers.loglik > -np.inf, problem.task_weights
-  labels = labelled(mu, answers.posterior[possible]).labels
-  constructed = labelled(mu[:, program.recovered], np.where(is_zero, 0, scores)[possible]).labels
-  return {
-    'sequences': len(labels),
-    'agreement': (labels == constructed).mean(),
-    'in_region': len(errors),
-    'wrong': (~(errors <= TOLERANCE)).sum(),
-    'largest_error': errors.max(initial=0),
-  }
+    in_region = scoring.in_region(problem, program.finding, answers)
+    errors = errors_of(problem, program, answers, {RIGHT: program})[RIGHT][in_region]
+    built = theorems.construct(theorem, problem, length, settings.criteria)
+    yield {
+      **record,
+      'exists': True,
+      'texts': kind,
+      'sequences': np.isfinite(answers.loglik).sum(),
+      'in_region': len(errors),
+      **judged(errors),
+      'prompt': built.get('prompt'),
+      'head': built['head']._asdict(),
+    }
 
 
 def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
@@ -175,8 +155,14 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   """
   decision = certificates.decide(problem, length, margin)
   texts, proof = decision.texts, decision.proof
-  record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': len(texts.labels)}
-  record |= {'outcome': decision.outcome, 'margin': 'rounding' if decision.outcome == 'undecided' else 'proven'}
+  record = {
+    'record': 'linear program',
+    'statement': 'Linear head',
+    'length': length,
+    'sequences': len(texts.labels),
+    'outcome': decision.outcome,
+    'margin': 'rounding' if decision.outcome == 'undecided' else 'proven',
+  }
   if proof:
     # Each text of the proof has a weight and a class that its label is weighed against.
     places, others = proof.pairs.T
@@ -196,8 +182,7 @@ def _masks(problem: StateProblem) -> list[Record]:
 
 def _plain(fields: Record) -> Record:
   """The fields as JSON: arrays as lists, keys as texts, null for what is not finite."""
-  text = json.dumps(fields, default=lambda array: array.tolist())
-  return json.loads(text, parse_constant=lambda _: None)
+  return json.loads(json.dumps(fields, default=lambda array: array.tolist()), parse_constant=lambda _: None)
 
 
 def _tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
@@ -206,7 +191,7 @@ def _tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   for kind, (title, fields) in _TABLES.items():
     rows = records[records['record'] == kind]
     if len(rows):
-      cells = rows.reindex(columns=[*fields]).map(_cell, na_action='ignore')
+      cells = rows.reindex(columns=fields).map(_cell, na_action='ignore')
       made[kind] = table(title, cells.rename(columns=lambda field: field.replace('_', ' ')), num_texts=5)
   return made
 

@@ -26,14 +26,13 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   """A record for each draw: the assumptions that hold at each threshold."""
   s, records = settings.prevalence, []
   key_chain, key_memory = jax.random.split(key)
-  sizes = [('chain', size, key_chain) for size in s.num_states]
-  sizes += [('memory', size, key_memory) for size in s.memory_sizes]
-  for text, size, key_text in sizes:
-    for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
-      with jax.enable_x64(True):
-        hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
-      found = of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
-      records.append({'text': text, 'size': size, 'draw': number, **found})
+  for text, sizes, key_text in ('chain', s.num_states, key_chain), ('memory', s.memory_sizes, key_memory):
+    for size in sizes:
+      for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+        with jax.enable_x64(True):
+          hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
+        found = _of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
+        records.append({'text': text, 'size': size, 'draw': number, **found})
   return records
 
 
@@ -49,23 +48,20 @@ def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Arr
   return hmm, tasks.draw_task_weights(key_task, size)
 
 
-def of_chain(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
+def _of_chain(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
-  exact = Thresholds(0.0, s.rank_levels[0])
+  exact, covers = Thresholds(0.0, s.rank_levels[0]), {}
   rank = assumptions.non_degeneracy(hmm, exact)
-  covers, exhaustive = {}, {}
   for level in s.support_levels:
     thresholds = exact._replace(support=level)
-    cover = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, s.max_nodes)
-    covers[str(level)] = _by_rank(cover, s)
-    exhaustive[str(level)] = cover.witness.get('exhaustive', True)
+    covers[str(level)] = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, s.max_nodes)
   return {
     'zeros': float((hmm.transition_matrix == 0).mean()),
     'smallest_singular_value': rank.closeness['smallest_singular_value'],
     '3.1': _by_rank(rank, s),
     '3.2': assumptions.regularity(hmm, exact).holds,
-    '3.5': covers,
-    'exhaustive': exhaustive,
+    '3.5': {level: _by_rank(cover, s) for level, cover in covers.items()},
+    'exhaustive': {level: cover.witness.get('exhaustive', True) for level, cover in covers.items()},
   }
 
 

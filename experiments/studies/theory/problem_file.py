@@ -8,8 +8,6 @@ Beside the keys that `hmm_jax.distributions.files` reads a file may have
   cell            j*, the cell of a memory that the label speaks of, by default 0; S = M values
 """
 
-import functools
-
 import jax
 import numpy as np
 
@@ -30,7 +28,7 @@ def load(word: str, seed: int) -> Problem:
   Raises:
     SettingsError: one sentence that names the key, its value and what would be valid.
   """
-  return data.read('distribution', word, functools.partial(_problem, seed=seed))
+  return data.read('distribution', word, lambda word: _problem(word, seed))
 
 
 def _problem(word: str, seed: int) -> Problem:
@@ -45,7 +43,11 @@ def _problem(word: str, seed: int) -> Problem:
   # P[H_0] depends on the memory if and only if P[H_1] does.
   check_probs('silent_probs', silent_probs, hmm.initial_probs.shape)
   size = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.num_states
-  task_weights = _task_weights(task.get('task_weights', draw_task_weights(jax.random.key(seed), size)), size)
+  task_weights = np.asarray(task.get('task_weights', draw_task_weights(jax.random.key(seed), size)), np.float64)
+  if task_weights.ndim == 1:
+    task_weights = np.stack([task_weights, np.zeros_like(task_weights)])
+  if assumptions.contrasts(task_weights).shape[1] != size:
+    raise ValueError(f'task_weights has shape {task_weights.shape}; valid is [{size}] or [classes, {size}]')
   if isinstance(hmm, HMM):
     return StateProblem(hmm, normalised(silent_probs), task_weights)
   cell = task.get('cell', 0)
@@ -53,12 +55,3 @@ def _problem(word: str, seed: int) -> Problem:
     raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
   hmm = hmm._replace(memory_probs=hmm.memory_probs / hmm.memory_probs.sum())
   return MemoryProblem(hmm, normalised(silent_probs), task_weights, int(cell))
-
-
-def _task_weights(weights: np.ndarray, size: int) -> np.ndarray:
-  """mu [C, S] float64; a mu [S] is that of class 0 beside a class of zeros."""
-  if weights.ndim > 2 or weights.shape[-1:] != (size,):
-    raise ValueError(f'task_weights has shape {weights.shape}; valid is [{size}] or [classes, {size}]')
-  weights = np.asarray(np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights, np.float64)
-  assumptions.contrasts(weights)  # Raises where an entry is not finite, or no row differs.
-  return weights

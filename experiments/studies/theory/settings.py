@@ -1,16 +1,9 @@
 """The settings of the theory's experiments."""
 
-import math
-
 from experiments.settings.fields import Group, setting
 from experiments.settings.groups import Experiment
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.theorems import Criteria
-
-
-def longest_length(num_tokens: int, most: int) -> int:
-  """The largest T with V^T of at most `most`; one token counts as two."""
-  return int(math.log(most, max(num_tokens, 2)) + 1e-9)
 
 
 class VerificationSettings(Group):
@@ -49,8 +42,9 @@ class ThresholdSettings(Experiment):
 
   @property
   def criteria(self) -> Criteria:
-    thresholds = Thresholds(self.support_threshold, self.rank_threshold)
-    return Criteria(thresholds, self.stationarity_tolerance, self.max_nodes)
+    return Criteria(
+      Thresholds(self.support_threshold, self.rank_threshold), self.stationarity_tolerance, self.max_nodes
+    )
 
 
 class ExamineSettings(ThresholdSettings):

@@ -6,14 +6,13 @@ from experiments.studies.study import in_parts, Part, Study
 from experiments.studies.theory import impossibility, prevalence, verification
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.summaries import tables
+from experiments.studies.theory.verification import THEOREMS
 
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
   """The parts of the experiment, in order."""
-  made: dict[str, Part] = {}
-  for theorem in verification.THEOREMS:
-    made[f'verification-{theorem.name}'] = functools.partial(verification.verify, theorem)
-  return made | {'impossibility': impossibility.run, 'prevalence': prevalence.run}
+  verified = {f'verification-{theorem.name}': functools.partial(verification.verify, theorem) for theorem in THEOREMS}
+  return {**verified, 'impossibility': impossibility.run, 'prevalence': prevalence.run}
 
 
 STUDY = Study(in_parts(parts), tables)

@@ -60,42 +60,29 @@ THEOREMS = (
 )
 
 
-class Drawn(NamedTuple):
-  """A problem with the exact answers on the sequences that are tested.
-
-  Attributes:
-    problem: the problem.
-    program: its theorem's.
-    answers: on different sequences of the region, those with mass on something that is recovered first.
-    redraws: the number of HMMs before it whose region is too rare.
-  """
-
-  problem: Any
-  program: Program
-  answers: Answers
-  redraws: int
-
-
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A record for each HMM, and for the first of them one for each wrong construction, which must be detected."""
   v, records = settings.verification, []
   with reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance:
     for index in range(v.num_hmms):
-      drawn = draw(theorem, settings, jax.random.fold_in(key, index), index)
-      programs = {RIGHT: drawn.program}
+      problem, program, answers, redraws = draw(theorem, settings, jax.random.fold_in(key, index), index)
+      programs = {RIGHT: program}
       if index < v.num_mutated:
-        programs |= wrong_constructions(theorem.name, drawn.problem, drawn.program)
-      has_mass = _has_mass(drawn.answers, drawn.program)
-      names = {'theorem': theorem.name, 'hmm': index, 'redraws': drawn.redraws}
-      names |= {'sequences': len(has_mass), 'no_mass': int((~has_mass).sum())}
-      found = compared(drawn, programs)
-      records += [{**names, 'construction': name, **errors} for name, errors in found.items()]
-      advance(index + 1, f'{found[RIGHT]["wrong"]} wrong in the last HMM')
+        programs |= wrong_constructions(problem, program)
+      common = {'theorem': theorem.name, 'hmm': index, 'redraws': redraws, 'sequences': len(answers.tokens)}
+      common['no_mass'] = int((~_has_mass(answers, program)).sum())
+      for name, errors in errors_of(problem, program, answers, programs).items():
+        records.append({**common, 'construction': name, **judged(errors)})
+      advance(index + 1, f'{redraws} redrawn before the last HMM')
   return records
 
 
-def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> Drawn:
-  """The problem number `index`, drawn until sampled sequences lie in its region often enough."""
+def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> tuple[Any, Program, Answers, int]:
+  """The problem number `index`, drawn until sampled sequences lie in its region often enough.
+
+  Returns it with its program, the exact answers on different sequences of the region, those with mass on something that
+  is recovered first, and the number of HMMs before it.
+  """
   v, family = settings.verification, theorem.families[index % len(theorem.families)]
   for redraws in itertools.count():
     key_hmm, key_text = jax.random.split(jax.random.fold_in(key, redraws))
@@ -106,31 +93,32 @@ def draw(theorem: Theorem, settings: TheorySettings, key: Array, index: int) -> 
     share = _has_mass(first, program).sum() / _FIRST
     if share >= _LEAST_SHARE:
       break
-  short = enumeration.possible_sequences(problem.hmm, _SHORT, v.length)
+  short = enumeration.all_sequences(problem.hmm.num_tokens, _SHORT, v.length)
+  short = short[scoring.answer(problem, short).loglik > -np.inf]
   enough = max(int(v.num_sequences / share) - len(short), _FIRST)
   answers = _tested(problem, program, np.concatenate([short, sampled[:enough]]))
-  return Drawn(problem, program, answers, redraws)
+  return problem, program, answers, redraws
 
 
 def _tested(problem: Any, program: Program, tokens: np.ndarray) -> Answers:
   """The answers on different sequences of the region, those with mass on something that is recovered first."""
   different = pd.DataFrame(tokens).drop_duplicates().to_numpy()
-  answers = scoring.answer(problem, program.finding, different)
-  has_mass = answers.in_region & _has_mass(answers, program)
+  answers = scoring.answer(problem, different)
+  in_region = scoring.in_region(problem, program.finding, answers)
+  has_mass = in_region & _has_mass(answers, program)
   # Sequences without mass may contradict the prompt; their block takes slow arithmetic in logarithms. So they are few.
-  without = np.flatnonzero(answers.in_region & ~has_mass)
+  without = np.flatnonzero(in_region & ~has_mass)
   tested = np.append(np.flatnonzero(has_mass), without[: has_mass.sum() // 10])
   return jax.tree.map(lambda array: array[tested], answers)
 
 
 def _has_mass(answers: Answers, program: Program) -> np.ndarray:
   """Mask [n] of the sequences on which something that is recovered has positive probability; else all scores are 0."""
-  return np.asarray(answers.posterior[:, program.recovered].any(-1))
+  return answers.posterior[:, program.recovered].any(-1)
 
 
-def compared(drawn: Drawn, programs: dict[str, Program]) -> dict[str, Record]:
-  """The sequences on which each program, right or wrong, differs from the posterior, and its largest error."""
-  problem, answers, right = drawn.problem, drawn.answers, drawn.program
+def errors_of(problem: Any, right: Program, answers: Answers, programs: dict[str, Program]) -> dict[str, np.ndarray]:
+  """The relative error [n] of each program, right or wrong, on each sequence."""
   behind_right = scoring.predict(problem, right.prompt, right.finding, answers)
   expected = behind_right.factor[:, None] * answers.posterior[:, right.recovered]
   found = {}
@@ -138,8 +126,10 @@ def compared(drawn: Drawn, programs: dict[str, Program]) -> dict[str, Record]:
     predictions = behind_right
     if program.prompt is not right.prompt:
       predictions = scoring.predict(problem, program.prompt, program.finding, answers)
-    scores = scoring.read(predictions, program.head)[:, :-1]
-    errors = scoring.relative_errors(scores, expected)
-    # Not a number is wrong, too.
-    found[name] = {'wrong': int((~(errors <= TOLERANCE)).sum()), 'largest_error': float(errors.max())}
+    found[name] = scoring.relative_errors(scoring.read(predictions, program.head)[:, :-1], expected)
   return found
+
+
+def judged(errors: np.ndarray) -> Record:
+  """How many errors are above the tolerance, not a number among them, and the largest."""
+  return {'wrong': int((~(errors <= TOLERANCE)).sum()), 'largest_error': float(errors.max(initial=0))}

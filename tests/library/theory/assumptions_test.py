@@ -12,8 +12,6 @@ from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.problem import sparse_probs
 
-# States 0 and 1 take turns with states 2 and 3.
-TURNS = np.kron(np.eye(2)[::-1], np.full((2, 2), 0.5))
 # A cycle of three states that are left with probability 1/2 for state 0: lengths 1, 2 and 3.
 RESTARTED = (CYCLE + np.eye(3)[[0, 0, 0]]) / 2
 # A probability that is taken for none, at a threshold as large.
@@ -22,8 +20,7 @@ LEAK = 2.0**-7
 
 def test_contrasts_keep_the_label_of_every_posterior_ties_included():
   """argmax_c (mu_c - mu_C) @ p is argmax_c mu_c @ p; supp(mu) is where the classes differ, however large mu is."""
-  weights = np.random.default_rng(0).integers(-2, 3, (3, 4)).astype(float)
-  weights[:, 2] = 7
+  weights = np.array([[1.0, -2, 7, 0], [0, 1, 7, 2], [1, 1, 7, -1]])
   relative = assumptions.contrasts(weights)
   for probs in itertools.product(range(3), repeat=4):
     assert (weights @ probs).argmax() == (relative @ probs).argmax()
@@ -37,49 +34,40 @@ def test_a_task_that_labels_nothing_is_refused(weights):
     assumptions.contrasts(weights)
 
 
-@pytest.mark.parametrize('sizes', [(3, 4), (4, 4), (5, 3)])
+@pytest.mark.parametrize('sizes', [(4, 4), (5, 3)])
 def test_non_degeneracy_is_full_column_rank(sizes):
-  """Assumption 3.1 holds where the rank is full in fractions; a failure has a dependence, also with H > V."""
-  rng, answers = np.random.default_rng(1), set()
+  """Assumption 3.1 holds where the rank is full in fractions; a failure has a unit vector c with W c = 0."""
+  rng = np.random.default_rng(1)
   for _ in range(15):
     W = sparse_probs(rng, *sizes, denominator=4)
     finding = assumptions.non_degeneracy(HMM(None, None, W), EXACT)
     assert finding.holds == (algebra.rank(small_fractions(W)) == sizes[0])
-    answers.add(finding.holds)
     if not finding.holds:
-      assert_dependent(finding.witness['dependence'], W)
-  assert answers == ({False} if sizes == (5, 3) else {True, False})
-
-
-def assert_dependent(dependence, W):
-  """It is a unit vector c with W c = 0, of a matrix [H, V]."""
-  np.testing.assert_allclose(np.linalg.norm(dependence), 1, atol=1e-12)
-  np.testing.assert_allclose(dependence @ W, 0, atol=1e-12)
+      np.testing.assert_allclose(finding.witness['dependence'] @ W, 0, atol=1e-12)
+      np.testing.assert_allclose(np.linalg.norm(finding.witness['dependence']), 1)
 
 
 def test_the_rank_threshold_is_a_share_of_the_largest_singular_value():
-  hmm = HMM(None, None, np.array([[0.5, 0.5], [0.25, 0.75]]))
-  condition = np.linalg.cond(hmm.emission_matrix)
-  for share, holds in ((0.9, True), (1.1, False)):
-    assert assumptions.non_degeneracy(hmm, Thresholds(0.0, share / condition)).holds == holds
+  """[[1, 1], [1, -1]] has the singular values sqrt(2) twice; with the second column halved, the ratio is a half."""
+  hmm = HMM(None, None, np.array([[1, 1], [0.5, -0.5]]))
+  for share, holds in ((0.49, True), (0.51, False)):
+    assert assumptions.non_degeneracy(hmm, Thresholds(0.0, share)).holds == holds
 
 
 @pytest.mark.parametrize(
   ('chain', 'classes', 'period'),
   [
     (CYCLE, [[0, 1, 2]], 3),
-    (TURNS, [[0, 1, 2, 3]], 2),
     (RESTARTED, [[0, 1, 2]], 1),
     (np.array([[1, 0], [0.5, 0.5]]), [[0], [1]], 1),
   ],
 )
-@pytest.mark.parametrize('epsilon', [0.0, LEAK])
-def test_regularity_is_one_class_without_a_period(chain, classes, period, epsilon):
-  """Transitions of epsilon count as none; the chains are known."""
-  hmm = HMM(np.full(len(chain), 1 / len(chain)), np.where(chain > 0, chain, epsilon), None)
-  finding = assumptions.regularity(hmm, Thresholds(epsilon, 0.0))
+def test_regularity_is_one_class_without_a_period(chain, classes, period):
+  """Transitions up to the threshold count as none; the chains are known."""
+  hmm = HMM(np.full(len(chain), 1 / len(chain)), np.where(chain > 0, chain, LEAK), None)
+  finding = assumptions.regularity(hmm, Thresholds(LEAK, 0.0))
   assert sorted(states.tolist() for states in finding.witness['communicating_classes']) == classes
-  assert finding.holds == (len(classes) == period == 1) == algebra.is_ergodic(chain)
+  assert finding.holds == (len(classes) == period == 1)
   assert finding.witness['period'] == period
 
 
@@ -108,21 +96,19 @@ def test_the_best_cover_is_that_of_all_sets_of_states(max_nodes, epsilon):
   for num_tokens in [2, 4, 7] * 6:
     kept, emission_matrix = sparse_probs(rng, 6, 6, 0.35), sparse_probs(rng, 6, num_tokens, 0.7)
     hmm = HMM(None, np.where(kept > 0, kept, epsilon), emission_matrix)
-    targets = rng.choice(6, rng.integers(1, 4), replace=False).tolist()
+    targets = sorted(rng.choice(6, rng.integers(1, 4), replace=False).tolist())
     covers = covers_by_force(kept, emission_matrix, frozenset(targets))
     mu = np.stack([np.isin(np.arange(6), targets), np.zeros(6)])
     finding = assumptions.relaxed_non_degeneracy(hmm, mu, Thresholds(epsilon, 1e-9), max_nodes)
     witness = finding.witness
     if not covers:
-      assert witness['unreachable_states'].tolist() == [h for h in sorted(targets) if not kept[:, h].any()]
+      assert witness['unreachable_states'].tolist() == [h for h in targets if not kept[:, h].any()]
       continue
     cover, smallest = witness['essential_states'].tolist(), finding.closeness['smallest_singular_value']
     inside = [h for h, row in enumerate(kept) if set(np.flatnonzero(row)) <= set(cover)]
     assert witness['prompt_states'].tolist() == inside
     assert finding.holds == (algebra.rank(small_fractions(emission_matrix[cover])) == len(cover))
     np.testing.assert_allclose(smallest, covers[frozenset(cover)], atol=1e-12)
-    if not finding.holds:
-      assert_dependent(witness['dependence'], emission_matrix[cover])
     if witness['exhaustive']:
       np.testing.assert_allclose(smallest, max(covers.values()), atol=1e-12)
     answers.add((witness['exhaustive'], finding.holds))

@@ -1,12 +1,12 @@
 """Facts about ideal conditions made worse by a known amount."""
 
+from conftest import dirichlet_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 from oracles import log_space_conditional, rows_of
 import pytest
 
-from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import assumptions, counterexamples
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import (
@@ -23,7 +23,7 @@ from hmm_jax.tuning.heads import LinearHead
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 RNG = np.random.default_rng(1)
-DRAWN = HMM(*(RNG.dirichlet(np.full(size, 0.5), shape).astype(np.float32) for size, shape in ((4, ()), (4, 4), (6, 4))))
+DRAWN = dirichlet_hmm(RNG, 4, 6)
 TOKENS = np.unique(RNG.integers(7, size=(400, 5), dtype=np.int32), axis=0)
 MODEL = NoisyModel(6, reach=1)
 
@@ -56,12 +56,14 @@ def test_a_short_context_is_the_exact_model_of_fewer_tokens():
 def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
   """The same input meets the same noise in any batch; another token, or another salt, other noise everywhere."""
   changed = np.where(np.arange(5) == 4, (TOKENS + 1) % 6, TOKENS)
-  noise = lambda tokens, salt=1: np.log(_noisy(0.3, salt, tokens) / _exact(tokens)) / 0.3
+  noise, rolled, *others = (
+    np.log(_noisy(0.3, salt, tokens) / _exact(tokens)) / 0.3
+    for tokens, salt in ((TOKENS, 1), (TOKENS[::-1], 1), (changed, 1), (TOKENS, 2))
+  )
   # Less its mean over six tokens, a standard normal number has variance 5/6.
-  np.testing.assert_allclose((noise(TOKENS) - noise(TOKENS).mean(-1, keepdims=True)).var(), 5 / 6, rtol=0.05)
-  np.testing.assert_allclose(noise(TOKENS[::-1])[::-1], noise(TOKENS), atol=1e-5)
-  for other in (noise(changed), noise(TOKENS, salt=2)):
-    assert (np.abs(other - noise(TOKENS)).max((1, 2)) > 0.1).all()
+  np.testing.assert_allclose((noise - noise.mean(-1, keepdims=True)).var(), 5 / 6, rtol=0.05)
+  np.testing.assert_allclose(rolled[::-1], noise, atol=1e-5)
+  assert all((np.abs(other - noise).max((1, 2)) > 0.1).all() for other in others)
 
 
 @pytest.mark.slow
@@ -89,21 +91,16 @@ def test_the_smallest_singular_value_is_the_given_one(target):
 
 def test_a_leak_breaks_assumption_3_5_but_for_its_threshold():
   """B moves out of H* with the given probability; the assumption fails exactly, and holds over a threshold above it."""
-  hmm = counterexamples.head_fails_prompt_succeeds().hmm
-  leaked = leaking(hmm, np.array([2]), np.array([0, 1]), 0.1)
-  np.testing.assert_allclose(leaked.transition_matrix, [*hmm.transition_matrix[:2], [0.45, 0.45, 0.1]])
+  leaked = leaking(counterexamples.head_fails_prompt_succeeds().hmm, np.array([2]), np.array([0, 1]), 0.1)
+  np.testing.assert_allclose(leaked.transition_matrix[2], [0.45, 0.45, 0.1])
   for support, holds in ((0.0, False), (0.11, True)):
     found = assumptions.relaxed_non_degeneracy(leaked, np.eye(3)[:2], Thresholds(support, rank=1e-12), 1000)
     assert found.holds == holds
 
 
 def test_the_weighted_inverse_is_that_of_generalised_least_squares():
-  """M (W^T S^-1 W)^-1 W^T S^-1; errors of rounding leave M W^+."""
-  rng = np.random.default_rng(3)
-  errors = rng.normal(size=(500, 6)) * [1, 0.1, 2, 0.3, 1, 0.01] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
-  W, M = rng.dirichlet(np.ones(6), 3).T, rng.normal(size=(2, 3))
-  inverse = W.T @ np.linalg.inv(errors.T @ errors / 500)
-  least_variance, head = np.linalg.solve(inverse @ W, inverse), LinearHead((M @ np.linalg.pinv(W)).T, np.zeros(2))
-  for scale, expected in ((1, M @ least_variance), (1e-9, head.weights.T)):
-    found = weighted_head(head, W, scale * errors, 1e-9).weights.T
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+  """For W = (1/2, 1/2) and errors of variance 1 and 4 it is (8/5, 2/5); errors of rounding leave W^+ = (1, 1)."""
+  head, W = LinearHead(np.ones((2, 1)), np.zeros(1)), np.full((2, 1), 0.5)
+  for scale, expected in ((1, [1.6, 0.4]), (1e-9, [1, 1])):
+    errors = scale * np.diag([2**0.5, 8**0.5])
+    np.testing.assert_allclose(weighted_head(head, W, errors, 1e-9).weights[:, 0], expected, rtol=1e-3)

@@ -1,18 +1,7 @@
-"""Problems that no family may draw; `scoring_test` shows that the drawn ones satisfy their assumptions."""
+"""A planted family plants what it says; `scoring_test` shows that drawn problems satisfy their assumptions."""
 
-import jax
-import pytest
 import scipy.optimize
-from theory_cases import CRITERIA, drawn, SIZES
-
-from hmm_jax.theory import families
-
-
-def test_impossible_conditioning_is_refused(monkeypatch):
-  """No distributions have a smallest singular value of 2."""
-  monkeypatch.setattr(families, 'MAX_DRAWS', 10)
-  with pytest.raises(ValueError, match='conditioning is 2'):
-    families.draw('4.6', 'planted', jax.random.key(0), SIZES['4.6'], CRITERIA, 2.0)
+from theory_cases import drawn
 
 
 def test_planted_states_of_3_3_have_words_of_their_own():
