@@ -322,7 +322,10 @@ def _recoverable(
     if distances[state] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
       states.append(state)
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
-  reason, nearest = 'the columns of W in H* are independent of all others', min(map(distances.get, states), default=0.0)
+  reason, nearest = (
+    'the columns of W in H* are independent of all others',
+    min((distances[state] for state in states), default=0.0),
+  )
   if not states:
     reason = f'no state that reads cell {cell} has columns of W independent of all others'
     nearest = max(distances.values(), default=0.0)

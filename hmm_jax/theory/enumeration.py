@@ -59,7 +59,7 @@ def possible_texts(problem: StateProblem, length: int) -> Texts:
   answers = scoring.answer(of_silent, all_texts(hmm.num_tokens, length))
   order = np.argsort(-answers.loglik, kind='stable')[: np.isfinite(answers.loglik).sum()]
   tokens, posterior = answers.tokens[order], answers.posterior[order]
-  of_first = of_silent._replace(silent_probs=hmm.initial_probs)
+  of_first = of_silent._replace(silent_probs=normalised(hmm.initial_probs))
   features = scoring.answer(of_first, tokens).posterior @ hmm.emission_matrix
   task, sizes = labelled(mu, posterior), (posterior @ np.abs(mu).T).max(-1)
   gaps = np.divide(task.margins, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0)

@@ -114,7 +114,7 @@ def _tested(problem: Any, program: Program, tokens: np.ndarray) -> Answers:
 
 def _has_mass(answers: Answers, program: Program) -> np.ndarray:
   """Mask [n] of the sequences on which something that is recovered has positive probability; else all scores are 0."""
-  return answers.posterior[:, program.recovered].any(-1)
+  return answers.posterior[:, program.recovered].max(-1) > 0
 
 
 def errors_of(problem: Any, right: Program, answers: Answers, programs: dict[str, Program]) -> dict[str, np.ndarray]:
