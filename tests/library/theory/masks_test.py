@@ -56,7 +56,7 @@ RARE = cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1]))
 
 @pytest.mark.parametrize(
   ('hmm', 'future_rank', 'masks', 'ranks'),
-  [(LUMPABLE, 3, None, [2, 2, 2]), (TWINS, 2, 1, [2]), (RARE, 2, 1, [2]), (CHAIN, 3, 2, [2, 3])],
+  [(LUMPABLE, 3, None, [2, 2, 2]), (TWINS, 2, 1, [2]), (RARE, 1, 1, [2]), (CHAIN, 3, 2, [2, 3])],
 )
 def test_masks_needed_by_chains_of_two_tokens(hmm, future_rank, masks, ranks):
   """The joint law and the marginals need as many, and have the ranks of every word, path by path."""
