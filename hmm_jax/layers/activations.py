@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
+import functools
 from typing import Any
 
 from jax import Array
@@ -171,7 +172,8 @@ def with_activations(
   return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
 
 
-def _visit(
+@functools.partial(float64.jit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
+def _visited(
   model: MaskedLM,
   params: Any,
   tokens: Any,
@@ -205,9 +207,6 @@ def _visit(
   return predictions, _chosen(found, layers)
 
 
-_visited = float64.jit(_visit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
-
-
 def _chosen(found: dict[str, Array], layers: Sequence[str] | None) -> dict[str, Array]:
   """The activations of these names or kinds, such as 'layer' for 'layer_1'; all but attention if None."""
   kinds = {name: name.split('_')[0] for name in found}
@@ -238,8 +237,7 @@ def _by_text(
   """The activations of tokens [..., T], computed in blocks of texts."""
   _check(model, params, tokens, prompt)
   texts, names = np.asarray(tokens).reshape(-1, tokens.shape[-1]), None if layers is None else tuple(layers)
-  visit = float64.in_float64(_visit) if model.is_compiled else _visited
-  of_block = lambda block: visit(model, params, block, prompt, names, {}, None, ())[1]
+  of_block = lambda block: _visited(model, params, block, prompt, names, {}, None, ())[1]
   size = even_size(*texts.shape, _TOKENS)
   # One of few sizes, so that most calls share a program; products of fewer rows may round differently.
   size = -(-size // 16) * 16 if size >= 8 else size

@@ -121,8 +121,6 @@ class MaskedLM(Protocol):
 
   # The default is BERT's.
   prompt_space: ClassVar[PromptSpace] = PromptSpace(center=0.0, unit=1.0)
-  # True if its functions are compiled programs already, to be called outside of `jax.jit`.
-  is_compiled: ClassVar[bool] = False
 
   if TYPE_CHECKING:
     # For type checkers only: a dataclass field would take a property of the base as its default.
@@ -248,7 +246,6 @@ class ExactModel(MaskedLM):
   causal: bool = False
 
   name = 'exact'
-  is_compiled = True
   # Rows of ones are no evidence, so a start in [1/2, 1] (scale 0.5) is close to no prompt at all.
   prompt_space = PromptSpace(center=0.75, unit=0.5, low=0.0, high=1.0)
 

@@ -85,7 +85,7 @@ def test_matrices_stay_in_files(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, loaded, EVEN)
   file = io.BytesIO()
   hj.save_activations(file, hj.ExactModel(2, causal=True), EVEN, texts, EVEN, layers=[])
-  arrays = np.load(io.BytesIO(file.getvalue()))
+  arrays = np.load(io.BytesIO(file.getvalue()), allow_pickle=False)
   np.testing.assert_array_equal(arrays['transition_matrices'], EVEN.transition_matrices)
   np.testing.assert_allclose(arrays['beliefs'], _beliefs(EVEN, texts), atol=1e-13)
 
