@@ -208,12 +208,12 @@ def _accuracy(grid: Grid) -> pd.DataFrame:
   if grid.records.empty:
     return pd.DataFrame()
   groups = grid.records.groupby(grid.rows, sort=False)
-  near_ties = 100 * groups['near_tie_share'].mean()
+  near_ties = means(grid.records, grid.rows, 'near_tie_share', grid.unit, lambda shares: f'{100 * shares.mean():.1f}')
   majority = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
   parts = [
     groups[grid.unit].nunique().set_axis(['n'], axis=1),
     grid.fits('accuracy'),
-    near_ties.map('{:.1f}'.format).rename('near\nties'),
+    near_ties.rename('near\nties'),
     majority.rename('majority'),
   ]
   pretrained = grid.records[grid.records['model'] != 'exact']

@@ -17,7 +17,7 @@ _LEAST = 1e-12
 def nearest_posteriors(job: Job, tuner: Tuner) -> np.ndarray:
   """The posterior [n, S] that decides the label of the text whose log G is nearest to that of each input."""
   s, distribution = job.settings, job.frozen.distribution
-  # Of no other draw of the trial.
+  # What is folded into the key of one training text decides no other draw.
   key = jax.random.fold_in(job.trial.keys().downstream, 1)
   hidden = s.downstream.hidden_position
   num_texts = s.neighbours.num_texts
