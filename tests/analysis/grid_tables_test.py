@@ -36,6 +36,12 @@ def test_the_table_holds_means_and_the_gap():
   assert (few['n'], few['head BERT'], few['near ties']) == ('1', '80.0', '0.0')
 
 
+def test_a_share_is_the_mean_over_hmms_whatever_fits_each_has():
+  records = [record(Point(4), 'bert', 'head', 0.8, trial=trial, near_tie_share=trial / 10) for trial in range(3)]
+  records.append(record(Point(4), 'bert', 'prompt', 0.8, trial=2, near_tie_share=0.2))
+  assert _rows('accuracy', records)[0]['near ties'] == '10.0'
+
+
 def test_methods_are_compared_paired_in_one_family_over_sizes():
   """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
   gains = {size: [0.1 + 0.01 * (trial - size / 10) for trial in range(4)] for size in (4, 10, 30)}
