@@ -27,15 +27,14 @@ def test_surely_right_excludes_ties_and_rounding(ahead, label, is_right):
 
 
 def test_a_proof_is_confirmed_only_with_its_own_labels():
-  """Changing the label of one of its texts breaks the proof; its least likely text bounds the error."""
+  """Mirrored labels have a proof, too, but are not the texts'; the least likely text of a proof bounds the error."""
   problem = head_fails_prompt_succeeds()
   decision = certificates.decide(problem, 2, MARGIN)
   texts, proof = decision.texts, decision.proof
   assert decision.outcome == 'certified' and decision.least_error == texts.probs[proof.pairs[:, 0]].min()
   assert certificates.is_exact(problem, texts.tokens, texts.labels, proof)
-  index, other = proof.pairs[0]
-  texts.labels[index] = other
-  assert certificates.is_exact(problem, texts.tokens, texts.labels, proof) is False
+  mirrored = proof._replace(pairs=proof.pairs * [1, -1] + [0, 1])
+  assert certificates.is_exact(problem, texts.tokens, 1 - texts.labels, mirrored) is False
 
 
 def test_texts_that_are_all_near_ties_have_a_constant_label():
