@@ -5,9 +5,6 @@ of the mean over each one's tasks. A negative step means that the next fit does 
 test texts, so it counts with its accuracy on validation texts.
 """
 
-from typing import Any
-
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 import numpy as np
 import pandas as pd
@@ -38,18 +35,6 @@ WAYS = {
     'beyond the oracle prompt': 'exact oracle_prompt',
     'approximation and optimisation': 'bert prompt',
   },
-}
-# Colour and hatch of each loss; the hatch tells them apart in grey.
-_STYLES = {
-  'information lost': ('0.45', ''),
-  _LINEAR: ('0.82', ''),
-  'surrogate': ('#0072B2', '\\\\\\\\'),
-  'approximation': ('#E69F00', '....'),
-  'conditioning': ('#CC79A7', '||||'),
-  'optimisation': ('#56B4E9', ''),
-  'readability, sample and surrogate': ('#0072B2', '////'),
-  'beyond the oracle prompt': ('#D55E00', '////'),
-  'approximation and optimisation': ('#E69F00', 'xxxx'),
 }
 # Panels of `conditioning`: title, model, and field of the record.
 _CONDITIONS = (
@@ -125,71 +110,31 @@ def tables(grid: Grid) -> dict[str, Table]:
   return {'budget': table(_TITLE, frame)}
 
 
-@figures.styled
 def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
-  """A panel for each way and kind of text: the steps at each size; None if no way has all fits."""
-  drawn = losses(grid)
-  if not drawn:
+  """The points that each step loses against |M|^N |H|, a panel for each way and kind of text; None without one."""
+  joint_states = grid.records.drop_duplicates('size').set_index('size')['joint_states']
+  parts = []
+  for (way, text), lost in losses(grid).items():
+    long = lost.melt(var_name='loss', value_name='points', ignore_index=False).reset_index()
+    parts.append(long.assign(panel=f'{way}, {text} text', joint_states=long['size'].map(joint_states)))
+  if not parts:
     return None
-  whole, panels = figures.panels(settings, len(drawn), columns=1)
-  for axes, ((title, text), lost) in zip(panels, drawn.items()):
-    sizes = lost.groupby(level='size', sort=False)
-    _draw(axes, sizes.agg(interval))
-    counted = figures.counted(sizes.size(), grid.over)
-    axes.set_title(f'{title}, {text} text; {counted}')
-    axes.set_ylabel('test accuracy (%)')
-    axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  figures.trim_percent_ticks(panels[-1].yaxis)
-  # The legend alone shows this one.
-  panels[-1].bar(0, np.nan, facecolor='white', edgecolor='0.4', label='hollow: a gain')
-  figures.finish(whole, grid.records, 'Accuracy lost at each step')
-  return whole
-
-
-def _draw(axes: Axes, cells: pd.DataFrame) -> None:
-  """Draw the steps of each size, a row of intervals, side by side from 100% to the end; a gain is hollow."""
-  means = cells.map(lambda one: one.mean)
-  half_widths = cells.map(lambda one: one.half_width)
-  lost = means.drop(columns=PROVEN, errors='ignore')
-  ends = 100 - lost.cumsum(axis=1)
-  width = 0.84 / lost.shape[1]
-  line: dict[str, Any] = dict(color='black', linewidth=1.2, zorder=4)
-  # The middle of each size's first step.
-  at = np.arange(len(lost)) - width * (lost.shape[1] - 1) / 2
-  for loss in lost:
-    _draw_bars(axes, at, 0.9 * width, lost[loss], ends[loss])
-    axes.errorbar(
-      at,
-      ends[loss],
-      half_widths[loss],
-      fmt='none',
-      ecolor='black',
-      elinewidth=1,
-      capsize=2,
-      zorder=4,
-    )
-    axes.hlines(ends[loss], at - 0.45 * width, at + 0.45 * width, **line)
-    if loss == _LINEAR:
-      axes.hlines(
-        100 - means[PROVEN],
-        at - 0.6 * width,
-        at + 0.6 * width,
-        linestyle=':',
-        label='no linear head, proven',
-        **line,
-      )
-    at = at + width
-  axes.set_xticks(range(len(lost)), lost.index)
-
-
-def _draw_bars(axes: Axes, at: np.ndarray, width: float, lost: pd.Series, ends: pd.Series) -> None:
-  """A bar for each distribution, from the end of a step up by what it loses; `lost` has its name."""
-  colour, hatch = _STYLES[str(lost.name)]
-  is_gain = lost < 0
-  faces, edges = np.where(is_gain, 'white', colour), np.where(is_gain, colour, 'white')
-  axes.bar(at, lost, width, bottom=ends, color=faces, edgecolor=edges, hatch=hatch, zorder=2)
-  # The legend shows a loss, also where the first step is a gain.
-  axes.bar(0, np.nan, color=colour, edgecolor='white', hatch=hatch, label=lost.name)
+  named = grid.records[['experiment', 'scale']].iloc[0].to_dict()
+  return figures.lines(
+    pd.concat(parts, ignore_index=True).assign(**named),
+    settings,
+    'Accuracy lost at each step',
+    x='joint_states',
+    by='loss',
+    unit=['trial'],
+    over=grid.over,
+    field='points',
+    xlabel='number of states |H|, with a memory |M||H|',
+    ylabel='points lost',
+    cell=interval,
+    panel='panel',
+    columns=1,
+  )
 
 
 def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:

@@ -59,26 +59,14 @@ def test_shipped_settings_differ_from_no_default(experiment):
     assert not origin.changed_settings(experiment, back)
 
 
-def _commands(workdir, grid):
-  results.begin(workdir, grid)
-  return origin.commands('prompt_vs_head', results.configs(workdir), 'x', True)
-
-
-def test_the_command_is_read_back_as_the_same_settings(tmp_path):
-  made = settings(seed=3, methods=('head',), prompt__length=2)
-  (command,) = _commands(tmp_path, [made])
-  _, config, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, ['run'])
-  assert registry.from_config(config) == made
-
-
-def test_a_grid_has_one_command_of_lists(tmp_path):
-  """Settings that are no product have one for each, as have those of which one is empty."""
-  grid = [settings(prompt__length=length, seed=seed) for length in (2, 3) for seed in (0, 1)]
-  (command,) = _commands(tmp_path / 'product', grid)
-  assert '--config.prompt.length=2,3' in command
-  no_name = [settings(distribution=name) for name in ('', 'mess3-0123456789ab')]
-  for name, others in (('three', grid[1:]), ('no_name', no_name)):
-    assert len(_commands(tmp_path / name, others)) == len(others)
+@pytest.mark.parametrize('fields', [dict(seed=3, methods=('head',), prompt__length=2), dict(distribution='')], ids=str)
+def test_the_command_is_read_back_as_the_same_settings(fields, tmp_path):
+  made = settings(**fields)
+  results.begin(tmp_path, [made])
+  (config,) = results.configs(tmp_path)
+  command = origin.command('prompt_vs_head', config, 'x')
+  _, back, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, ['run'])
+  assert registry.from_config(back) == made
 
 
 def test_damaged_texts_and_metrics_are_left_out(tmp_path):

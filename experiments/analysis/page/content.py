@@ -26,7 +26,7 @@ class Report(NamedTuple):
     figures: the SVG and the PNG of each figure by its name, in base64.
     texts: of each distribution, the strips of its texts by their titles.
     origin: tables of settings, environments and failures.
-    commands: those that make the records.
+    commands: one for each of the first settings; it makes their records.
   """
 
   question: str

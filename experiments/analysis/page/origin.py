@@ -9,14 +9,14 @@ import pandas as pd
 
 from experiments.analysis.tables import Table, table
 from experiments.records import environment, failures, files, results
-from experiments.settings import config as config_lib, lists
+from experiments.settings import config as config_lib
 from experiments.settings.grid import Settings
 
 _MOST_COMMANDS = 10
 
 
 def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tuple[list[Table], list[str]]:
-  """The tables that have rows, and the commands that make the records."""
+  """The tables that have rows, and a command for each of the first settings."""
   experiment, configs = settings.experiment, results.configs(workdir)
   changed = changed_settings(experiment, configs)
   fields = [{'field': name, 'value': ', '.join(word or "''" for word in words)} for name, words in changed.items()]
@@ -32,7 +32,7 @@ def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tu
     'Failed trials': pd.DataFrame(failed, columns=['trial', 'label', 'error', 'when']),
   }
   tables = [table(title, rows, num_texts=9) for title, rows in shown.items() if len(rows)]
-  return tables, commands(experiment, configs, str(workdir), lists.is_grid(settings))
+  return tables, [command(experiment, config, str(workdir)) for config in configs[:_MOST_COMMANDS]]
 
 
 def changed_settings(experiment: str, configs: Sequence[results.Record]) -> dict[str, list[str]]:
@@ -46,27 +46,9 @@ def changed_settings(experiment: str, configs: Sequence[results.Record]) -> dict
   return {name: words for name, words in results.values(configs).items() if words != defaults.get(name)}
 
 
-def commands(experiment: str, configs: Sequence[results.Record], workdir: str, takes_lists: bool) -> list[str]:
-  """The commands that make the records: one if lists of values give all settings, else one for each of the first."""
-  if takes_lists and _are_product(changed_settings(experiment, configs), len(configs)):
-    return [_command(experiment, configs, workdir)]
-  return [_command(experiment, [config], workdir) for config in configs[:_MOST_COMMANDS]]
-
-
-def _command(experiment: str, grid: Sequence[results.Record], workdir: str) -> str:
-  words = [f'--config={experiment}:{grid[0]["scale"]}', f'--workdir={workdir}']
-  for name, values in changed_settings(experiment, grid).items():
-    words.append(f'--config.{name}={",".join(values)}')
+def command(experiment: str, config: results.Record, workdir: str) -> str:
+  """The command that makes the records of a config."""
+  words = [f'--config={experiment}:{config["scale"]}', f'--workdir={workdir}']
+  for name, (value,) in changed_settings(experiment, [config]).items():
+    words.append(f'--config.{name}={value}')
   return 'python -m experiments.main ' + shlex.join(words)
-
-
-def _are_product(changed: dict[str, list[str]], count: int) -> bool:
-  """True if `count` settings are all combinations of the values, and each field of several values takes a list."""
-  combinations = 1
-  for name, words in changed.items():
-    if len(words) > 1:
-      # JSON of a tuple begins with a bracket: its field takes no list. No value in a list is empty.
-      if not lists.is_column(name) or any(word == '' or word[0] == '[' for word in words):
-        return False
-      combinations *= len(words)
-  return combinations == count
