@@ -63,8 +63,9 @@ def lines(
 ) -> Figure | None:
   """A line for each value of `by` through the means of a field over units; None without records.
 
-  Values of x stand at equal distances, numbers in their order and texts in that of the records, and lines a few points
-  beside each other, so that none hides another. Five units or more have their 95% interval, fewer are each a dot.
+  Positive numbers stand by their logarithms, so that slopes mean something; other values of x at equal distances. Lines
+  stand a few points beside each other, so that none hides another. Five units or more have their 95% interval, fewer
+  are each a dot.
 
   Args:
     records: a row for each value.
@@ -88,20 +89,21 @@ def lines(
     return None
   style = style or cycle(records[by].unique())
   is_number = records[x].dtype.kind in 'if'
-  codes, places = pd.factorize(records[x], sort=is_number)
-  records = records.assign(place=codes)
+  codes, values_of_x = pd.factorize(records[x], sort=is_number)
+  at = _places(values_of_x)
+  records = records.assign(place=at[codes])
   groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
   figure, grid = panels(settings, len(groups), columns, sharex=True)
   counts: list[int] = []
   for axes, (value, rows) in zip(grid, groups.items()):
     values = by_unit(rows, [by, 'place'], field, unit)
     counts.extend(values.groupby(level=[0, 1]).size())
-    _draw_lines(axes, values, cell, style, len(places))
+    _draw_lines(axes, values, cell, style, at)
     axes.set_title(value)
     then(axes, rows)
     if not is_number:
       _separate(axes)
-    _name_places(axes, places)
+    _name_places(axes, at, values_of_x)
   for axes in grid[::columns]:
     axes.set_ylabel(ylabel)
   # No panel is below these.
@@ -118,14 +120,13 @@ def _draw_lines(
   values: pd.Series,
   cell: Callable[[Any], Interval],
   style: Callable[[Any], Style],
-  num_places: int,
+  at: np.ndarray,
 ) -> None:
   """Draw a line for each value of the first level of the index, a few points beside each other at each place."""
   named = values.groupby(level=0, sort=False)
   count = len(named)
-  inches = axes.bbox.width / axes.figure.dpi
-  # Points between two places, less their own markers.
-  room = min(30, 40 * inches / num_places)
+  # Points between the two nearest places, less their own markers.
+  room = min(30, 0.55 * _least_distance(axes, at))
   step = min(4, room / count)
   first = step * (1 - count) / 2
   for index, (name, of_line) in enumerate(named):
@@ -179,10 +180,26 @@ def _separate(axes: Axes) -> None:
       line.set(marker='_', markersize=25)
 
 
-def _name_places(axes: Axes, places: Iterable[Any]) -> None:
+def _places(values: Any) -> np.ndarray:
+  """The places on the x axis of distinct values in their order."""
+  numbers = np.asarray(values)
+  if numbers.dtype.kind in 'if' and (numbers > 0).all():
+    return np.log(numbers)
+  return np.arange(len(numbers), dtype=float)
+
+
+def _least_distance(axes: Axes, at: np.ndarray) -> float:
+  """The least distance in points of places on the x axis."""
+  points = 72 * axes.bbox.width / axes.figure.dpi
+  if len(at) < 2:
+    return points
+  return points * np.diff(at).min() / (np.ptp(at) + np.diff(at).mean())
+
+
+def _name_places(axes: Axes, at: np.ndarray, values: Iterable[Any]) -> None:
   """A tick for each place on the x axis with its value; many long ones are turned."""
-  labels = [lists.shown(place).replace('e-0', 'e-') for place in places]
-  axes.set_xticks(range(len(labels)), labels)
+  labels = [lists.shown(value).replace('e-0', 'e-') for value in values]
+  axes.set_xticks(at, labels)
   if len(labels) > 7 and max(map(len, labels)) > 4:
     for label in axes.get_xticklabels():
       label.set(rotation=45, ha='right', rotation_mode='anchor')

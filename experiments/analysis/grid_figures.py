@@ -14,7 +14,7 @@ from experiments.analysis.grid_tables import FITS, Grid
 from experiments.analysis.tables import select
 from experiments.settings import lists
 from experiments.settings.groups import FigureSettings
-from experiments.settings.methods import MAIN, MODEL_NAMES
+from experiments.settings.methods import MAIN, MODEL_NAMES, NONE
 
 _OVERVIEW = ('bert head', 'bert probe', 'bert prompt', 'none table', 'untrained probe')
 _HIDDEN_STATES = 'number of hidden states |H|'
@@ -63,7 +63,10 @@ def _against(
 
 
 def _style(line: str, fits: pd.DataFrame) -> Style:
-  """The label and the look of a line: thick and filled on the pretrained BERT, in between on one's own, else hollow."""
+  """The label and the look of a line: thick and filled on the pretrained BERT, in between on one's own, else hollow.
+
+  Marks of controls, such as an untrained BERT, are small.
+  """
   fit = fits.loc[line]
   style = figures.style_of(fit['method'])
   texts = select(fits, method=fit['method'])['text']
@@ -75,6 +78,8 @@ def _style(line: str, fits: pd.DataFrame) -> Style:
     fill, width = '0.7', 1.3
   else:
     fill, width = 'white', 0.9
+  if fit['model'] in grid_tables.CONTROLS:
+    style['markersize'] = 4
   return dict(style, label=line, markerfacecolor=fill, linewidth=width)
 
 
@@ -89,15 +94,17 @@ def _draw_majorities(axes: Axes, records: pd.DataFrame) -> None:
 
 
 def figure_3_left(grid: Grid, settings: FigureSettings) -> Figure | None:
-  """Accuracy against |H| by method and model; beside an untrained BERT, 'exact' and 'other_bert' are left out."""
-  models = grid.records['model']
-  if 'untrained' in set(models):
-    grid = grid._replace(records=grid.records[~models.isin(['exact', 'other_bert'])])
-  return _figure_3('left', grid, settings, 'num_states', _HIDDEN_STATES)
+  """Accuracy against |H|: of the pretrained model and of readers without one, then of others, beside the paper."""
+  is_first = grid.records['model'].isin(['bert', 'own', NONE])
+  panel = np.where(is_first, 'Pretrained model, and readers without one', 'Other models, and the paper')
+  order = np.argsort(~is_first, kind='stable')
+  records = grid.records.assign(panel=panel).iloc[order]
+  return _figure_3('left', grid._replace(records=records), settings, 'num_states', _HIDDEN_STATES)
 
 
 def figure_3_right(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
+  grid = grid._replace(records=grid.records.assign(panel=''))
   return _figure_3('right', grid, settings, 'joint_states', _JOINT_STATES)
 
 
@@ -111,23 +118,29 @@ def _figure_3(panel: str, grid: Grid, settings: FigureSettings, x: str, xlabel: 
 
   def draw_beside(axes: Axes, rows: pd.DataFrame) -> None:
     places = rows.groupby(x)['place'].first()
-    if settings.paper_overlay:
+    if settings.paper_overlay and rows['panel'].iloc[0] == records['panel'].iloc[-1]:
       _draw_paper(axes, places, panel, records['scale'].iloc[0])
     if panel == 'left' and len(places) > 1:
       _mark_vocabulary(axes, places)
 
   title = f'Test accuracy by {xlabel.rpartition(" ")[0]}'
-  return _against(grid._replace(records=records), settings, title, x, xlabel, draw_beside)
+  grid = grid._replace(records=records)
+  return _against(grid, settings, title, x, xlabel, draw_beside, panel='panel', columns=2)
 
 
 def _mark_vocabulary(axes: Axes, places: pd.Series) -> None:
   """Mark |H| = |X| within the range of our sizes, the index of `places`: past it the emission rows are dependent."""
   sizes = places.index
   if sizes.min() <= _NUM_TOKENS <= sizes.max():
-    place = float(np.interp(_NUM_TOKENS, sizes, places))
+    place = float(_between(_NUM_TOKENS, places))
     axes.axvline(place, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     bottom = axes.get_xaxis_transform()
     axes.text(place, 0.01, ' |H| = |X|', transform=bottom, va='bottom', fontsize='small', color='0.35')
+
+
+def _between(sizes: Any, places: pd.Series) -> Any:
+  """The places of sizes on the logarithmic axis of our sizes, the index of `places`; NaN outside of them."""
+  return np.interp(np.log(sizes), np.log(places.index), places, left=np.nan, right=np.nan)
 
 
 def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
@@ -138,7 +151,7 @@ def _draw_paper(axes: Axes, places: pd.Series, panel: str, scale: str) -> None:
   for marker, name in zip('x+', grid_tables.PAPER[panel].values()):
     points = grid_tables.paper(panel, name, scale)
     sizes, accuracies = points.index, points.to_numpy()
-    at = np.interp(sizes, places.index, places, left=np.nan, right=np.nan)
+    at = _between(sizes, places)
     label = f'{name}, the paper ({model}; digitised)'
     axes.plot(at, accuracies, marker=marker, label=label, **style)
 

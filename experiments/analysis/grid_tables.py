@@ -35,7 +35,7 @@ PAPER = {
 FITS = {
   f'{model} {method}': f'{METHODS[method].label}, {name}' for model, name in MODEL_NAMES.items() for method in METHODS
 }
-_CONTROLS = ('untrained', 'other_bert')
+CONTROLS = ('untrained', 'other_bert')
 # Differences, paired by task, that are tested where both fits were run.
 _PAIRS = (
   'bert prompt - bert head',
@@ -167,7 +167,7 @@ def prepared(records: pd.DataFrame) -> Grid:
 
 def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   """The tables that have rows, by name."""
-  is_main = grid.records['method'].isin(MAIN) & ~grid.records['model'].isin(_CONTROLS)
+  is_main = grid.records['method'].isin(MAIN) & ~grid.records['model'].isin(CONTROLS)
   main = grid._replace(records=grid.records[is_main])
   other = grid._replace(records=grid.records[~is_main])
   differences = paired(100 * grid.wide(), _PAIRS).rename(index=_in_words, level='contrast')

@@ -26,10 +26,12 @@ def _figure(draw, records, settings=figure_settings()):  # noqa: B008
 
 
 def _drawn(draw, records, settings=figure_settings()):  # noqa: B008
-  """The figure, its only panel, and the lines of that by label."""
+  """The figure, its first panel, and the lines of all panels by label."""
   figure = _figure(draw, records, settings)
-  (axes,) = figure.axes
-  return figure, axes, lines_by_label(axes)
+  lines = {}
+  for axes in figure.axes:
+    lines |= lines_by_label(axes)
+  return figure, figure.axes[0], lines
 
 
 def _places(axes):
@@ -48,18 +50,25 @@ def test_a_figure_with_several_distributions_at_one_place_is_left_out():
 
 
 def test_a_line_passes_through_the_means_of_the_records():
-  """In percent, at sizes that stand at equal distances."""
+  """In percent, at sizes that stand by their logarithms."""
   _, axes, lines = _drawn(grid_figures.figure_3_left, prompt_records())
   assert lines['head, BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
-  assert list(lines['majority class'].get_xdata()) == [0, 1, 2] and _places(axes) == ['4', '10', '30']
+  assert lines['majority class'].get_xdata() == pytest.approx(np.log([4, 10, 30]))
+  assert _places(axes) == ['4', '10', '30']
+
+
+def test_other_models_and_the_paper_have_a_panel_of_their_own():
+  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
+  panels = _figure(grid_figures.figure_3_left, prompt_records(), settings).axes
+  models = [{label.rpartition(', ')[2] for label in lines_by_label(axes) if ', ' in label} for axes in panels]
+  assert models[0] == {'BERT'} and 'exact G' in models[1]
+  assert ['the paper' in ' '.join(lines_by_label(axes)) for axes in panels] == [False, True]
 
 
 def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
-  """Beside an untrained BERT no exact G; the second has a line for each size by the number of tokens kept."""
-  untrained = [row | {'model': 'untrained'} for row in prompt_records()]
-  _, _, lines = _drawn(grid_figures.figure_3_left, table_records() + untrained)
+  """The second has a line for each size by the number of tokens kept."""
+  _, _, lines = _drawn(grid_figures.figure_3_left, table_records())
   assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
-  assert not any('exact G' in label for label in lines)
   _, _, lines = _drawn(grid_figures.nearest_tokens, table_records())
   assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 
@@ -118,33 +127,36 @@ def test_nothing_is_clipped():
   wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]
   figure, axes, _ = _drawn(grid_figures.figure_3_left, wide)
   figure.draw_without_rendering()
-  points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
-  # The mark of |H| = |X| runs from edge to edge.
-  assert all(axes.bbox.padded(1).contains(*point) for point in points)
+  for panel in figure.axes:
+    points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in panel.lines])
+    # The mark of |H| = |X| runs from edge to edge.
+    assert all(panel.bbox.padded(1).contains(*point) for point in points)
   assert max(axes.get_yticks()) <= max(top for _, top in _bars(axes)) == 100 < axes.get_ylim()[1]
 
 
 def test_lines_beside_neighbouring_sizes_do_not_mix():
-  """All eight lines at one of forty sizes lie left of all at the next."""
+  """All lines at one of forty sizes lie left of all at the next."""
   rows = [row | {'num_states': size} for row in prompt_records()[:12] for size in range(1, 41)]
   rows += [row | {'model': {'bert': 'own', 'exact': 'other_bert'}[row['model']]} for row in rows]
   figure, _, lines = _drawn(grid_figures.figure_3_left, rows)
   figure.draw_without_rendering()
   drawn = [line for label, line in lines.items() if ', ' in label]
   places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in drawn])
-  assert places.shape == (8, 40) and (places[:, :-1].max(0) < places[:, 1:].min(0)).all()
+  assert places.shape == (8, 40)
+  for panel in (places[:4], places[4:]):
+    assert (panel[:, :-1].max(0) < panel[:, 1:].min(0)).all()
 
 
 def test_points_of_the_paper_stand_at_their_sizes():
-  """8 lies between 4 and 10. No method has their marker, so that grey tells them from ours."""
+  """Also at a size that we do not have. No method has their marker, so that grey tells them from ours."""
   settings = dataclasses.replace(figure_settings(), paper_overlay=True)
   _, _, lines = _drawn(grid_figures.figure_3_left, prompt_records(), settings)
   (line,) = (line for label, line in lines.items() if label.startswith('head, the paper'))
   assert line.get_marker() not in {method.marker for method in METHODS.values()}
   accuracies = grid_tables.paper('left', 'head', 'small')
-  expected = {0: accuracies[4], 4 / 6: accuracies[8], 1: accuracies[10], 1.25: accuracies[15], 2: accuracies[30]}
   drawn = dict(zip(np.round(line.get_xdata(), 9), line.get_ydata()))
-  assert {place: drawn[round(place, 9)] for place in expected} == expected
+  for size in (4, 8, 10, 15, 30):
+    assert drawn[round(np.log(size), 9)] == accuracies[size]
 
 
 def test_no_error_has_a_place_on_the_logarithmic_axis():
