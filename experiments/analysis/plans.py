@@ -32,7 +32,7 @@ def tables(plan: Sequence[EndPoint], grid: Grid) -> dict[str, Table]:
   title = _TITLE
   if absent:
     title += f'; without records: {", ".join(absent)}'
-  return {'plan': table(title, rows)}
+  return {'plan': table(title, rows, num_texts=2)}
 
 
 def _row(point: EndPoint, values: pd.Series, grid: Grid) -> Row:

@@ -42,7 +42,7 @@ def test_a_report_asks_for_nothing_and_what_records_hold_is_text(tmp_path):
   assert not re.search(r'(src|href)="(?!data:)|url\(|@import', page)
   shown = table(NASTY, [{NASTY: NASTY}])
   report = content.Report(
-    NASTY, NASTY, NASTY, [shown, shown], {}, {NASTY: {NASTY: [{NASTY: [NASTY]}]}}, [shown], [NASTY]
+    NASTY, NASTY, NASTY, NASTY, [shown, shown], {}, {NASTY: {NASTY: [{NASTY: [NASTY]}]}}, [shown], [NASTY]
   )
   for each in (page, content.page([report])):
     assert NASTY not in each and '&lt;script&gt;alert(1)' in each
@@ -84,4 +84,4 @@ def test_folders_stand_side_by_side(tmp_path):
   """In the order of --workdir."""
   first, second = (written(tmp_path / name) for name in 'ab')
   assert main_lib.main(['main', '--config=prompt_vs_head', '--mode=report', f'--workdir={first},{second}']) == 0
-  assert re.search(f'<h2>{first}</h2>.*<h2>{second}</h2>', (first / 'side_by_side.html').read_text(), re.DOTALL)
+  assert re.search(f'<h2>.*: {first}</h2>.*<h2>.*: {second}</h2>', (first / 'side_by_side.html').read_text(), re.DOTALL)

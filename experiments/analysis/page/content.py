@@ -21,6 +21,7 @@ class Report(NamedTuple):
   Attributes:
     question: of the experiment.
     claim: what is expected; '' without one.
+    name: of the experiment and its scale.
     folder: the folder.
     tables: of which the first is open.
     figures: the SVG and the PNG of each figure by its name, in base64.
@@ -31,6 +32,7 @@ class Report(NamedTuple):
 
   question: str
   claim: str
+  name: str
   folder: str
   tables: Sequence[Table]
   figures: Mapping[str, Sequence[str]]
@@ -48,6 +50,7 @@ def report(
   return Report(
     question,
     '\n'.join(claims),
+    f'{settings.experiment}, scale {settings.scale}',
     str(workdir),
     [*tables.values()],
     {name: [_base64(workdir / f'{name}.{extension}') for extension in ('svg', 'png')] for name in figures},

@@ -28,7 +28,7 @@ def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tu
       failed.append({'trial': folder.name, **failure})
   shown = {
     'Settings that differ from the defaults of the experiment': pd.DataFrame(fields),
-    'Environments of the records': pd.json_normalize([*environments.values()]).T.reset_index(names=''),
+    'Environments of the records': pd.json_normalize([*environments.values()]).T.reset_index(names='field'),
     'Failed trials': pd.DataFrame(failed, columns=['trial', 'label', 'error', 'when']),
   }
   tables = [table(title, rows, num_texts=9) for title, rows in shown.items() if len(rows)]
