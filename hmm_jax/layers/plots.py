@@ -42,6 +42,9 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
   ax = ax or _new_axes()
   ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8, linestyle='-', marker='')
   ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)
+  for state, (x, y) in enumerate(_CORNERS):
+    # Below the two at the bottom, above the one on top.
+    ax.text(x, y, str(state), ha='center', va='bottom' if y else 'top')
   ax.axis('off')
   ax.set_aspect('equal')
   return ax

@@ -202,6 +202,8 @@ def test_pictures_show_the_numbers():
   matplotlib.use('agg')
   ax = hj.plots.simplex([[1 / 3, 1 / 3, 1 / 3], [0, 0.5, 0.5]], values=[0.0, 1.0])
   np.testing.assert_allclose(ax.collections[0].get_offsets(), [[0.5, 0.75**0.5 / 3], [0.75, 0.75**0.5 / 2]])
+  corners = {text.get_text(): text.get_position() for text in ax.texts}
+  assert corners['0'] == (0, 0) and corners['1'] == (1, 0) and corners['2'] == pytest.approx((0.5, 0.75**0.5))
   ax = hj.plots.layers({'bert': {'embeddings': 0.5, 'layer_1': (0.8, 0.1)}, 'table': (0.3, 0.1, 0.5)})
   (bars,) = ax.containers
   np.testing.assert_allclose(bars.lines[0].get_ydata(), [0.5, 0.8])
