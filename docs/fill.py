@@ -1,8 +1,9 @@
-"""python -m docs.fill [--check]: fill the outputs of docs/use/tutorials.
+"""python -m docs.fill [--check]: fill the outputs of docs/use/tutorials, and make notebooks of its scripts.
 
 The Python blocks of a tutorial run one after another in a temporary folder; what a block prints comes behind it, and a
-picture that the page shows is copied beside the page. With --check nothing is written, and the exit status is 1 if a
-page is stale: a word or picture differs, or a number by more than 5% (0.05 if it is below 1).
+picture that the page shows is copied beside the page. A script NAME.py with cells becomes NAME.ipynb, executed. With
+--check nothing is written, and the exit status is 1 if a page or a notebook is stale: a word or picture of a page
+differs, or a number by more than 5% (0.05 if it is below 1).
 """
 
 import contextlib
@@ -14,8 +15,11 @@ import shutil
 import sys
 import tempfile
 
+import jupytext
 import matplotlib
 from matplotlib.testing.compare import compare_images
+import nbclient
+import nbformat
 
 DOCS = pathlib.Path(__file__).parent
 _BLOCK = re.compile(r'^(```python\n(.*?)^```\n)(\n<!-- output -->\n.*?^<!-- end -->\n)?', re.DOTALL | re.MULTILINE)
@@ -42,6 +46,28 @@ def differ(old: str, new: str) -> bool:
   return old_words[::2] != new_words[::2] or not all(map(close, old_words[1::2], new_words[1::2]))
 
 
+def notebook(script: pathlib.Path) -> nbformat.NotebookNode:
+  """The notebook of a script, executed in a temporary folder; raises if a cell does."""
+  made = jupytext.read(script)
+  # The same script gives the same file.
+  for number, cell in enumerate(made.cells):
+    cell.id = f'cell-{number}'
+  with tempfile.TemporaryDirectory() as folder:
+    client = nbclient.NotebookClient(made, kernel_name='python3', record_timing=False, timeout=None)
+    client.execute(cwd=folder)
+  made.metadata = {'kernelspec': {'name': 'python3', 'display_name': 'Python 3', 'language': 'python'}}
+  return made
+
+
+def shown(made: nbformat.NotebookNode) -> str:
+  """The texts of a notebook: its cells, and what they print."""
+  texts = []
+  for cell in made.cells:
+    texts.append(cell.source)
+    texts += [output.text for output in cell.get('outputs', []) if output.output_type == 'stream']
+  return '\n'.join(texts)
+
+
 def main(words: list[str]) -> int:
   """Fill the pages, or with --check name those that are stale; return the exit status."""
   if words not in ([], ['--check']):
@@ -64,6 +90,12 @@ def main(words: list[str]) -> int:
       for name in pictures:
         (page.parent / name).parent.mkdir(exist_ok=True)
         shutil.copy(name, page.parent / name)
+  for script in DOCS.glob('use/tutorials/*.py'):
+    path, made = script.with_suffix('.ipynb'), notebook(script)
+    if not words:
+      nbformat.write(made, path)
+    elif not path.exists() or differ(shown(nbformat.read(path, 4)), shown(made)):
+      stale.append(path)
   if stale:
     print(f'error: stale: {", ".join(map(str, stale))}; python -m docs.fill makes them new', file=sys.stderr)
   return bool(stale)

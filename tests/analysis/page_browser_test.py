@@ -55,7 +55,7 @@ def test_a_page_opens_without_a_word(browser, address, width):
 
 
 def test_in_the_dark_a_figure_has_the_contrast_of_text(browser, address):
-  """At least 4.5 between the colour of a prompt and the background of its figure (WCAG 2.2, success criterion 1.4.3)."""
+  """At least 4.5 between the colour of a prompt and the background of its figure (WCAG 2.2, criterion 1.4.3)."""
   page = browser.new_page(viewport={'width': 1280, 'height': 900}, offline=True, color_scheme='dark')
   page.goto(address, timeout=_PATIENCE)
   both = ''.join(
