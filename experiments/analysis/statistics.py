@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -174,6 +174,15 @@ def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
   # A constant has no ranks to permute.
   if len(ranks) < 3 or (ranks.nunique() < 2).any():
     return np.nan, np.nan
-  orders = scipy.stats.PermutationMethod(50_000, rng=0)
-  found = scipy.stats.pearsonr(ranks['size'], ranks['value'], method=orders)
+  first, second = (_unit(ranks[name].to_numpy()) for name in ('size', 'value'))
+  # scipy's own correlation computes a p-value for each order too.
+  correlation = lambda ordered, axis: np.vecdot(first, ordered, axis=axis)
+  orders: dict[str, Any] = dict(permutation_type='pairings', vectorized=True, n_resamples=50_000, rng=0)
+  found = scipy.stats.permutation_test((second,), correlation, **orders)
   return found.statistic, found.pvalue
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+  """The values less their mean, as a vector of length 1."""
+  centred = values - values.mean()
+  return centred / np.linalg.norm(centred)
