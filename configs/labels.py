@@ -5,8 +5,8 @@ Plan, written down before the runs: docs/findings/labels.md.
 Command: python -m experiments.main --config=labels[:small|weak|ceiling|smoke]
 
 Each reader has 10 to 1,500 labels, and as many, at most 500, to choose its penalty and its number of tokens by. Of
-BERT: linear heads on one [MASK] and on five, a quadratic head, a probe, all converged, and a prompt with a converged
-head. Without a model: a table of tokens, logistic regression on a window of tokens and on its pairs. Texts, tasks and
+BERT: linear heads on one [MASK] and on five, a quadratic head, probes, whitened and not, all converged, and a prompt
+with a converged head. Without a model: a table of tokens, logistic regression on a window of tokens and on its pairs. Texts, tasks and
 test inputs are the same for every number of labels. A prompt is tuned for at least 900 steps.
 
 `weak` has the BERTs and HMMs of `hard_tasks:small`, whose emissions are weaker (temperature .15). `ceiling` has
@@ -21,6 +21,7 @@ from configs import base, hard_tasks
 
 SCALES = ('small', 'weak', 'ceiling')
 LABELS = (10, 20, 50, 100, 300, 1500)
+_PROBES = ('probe_converged', 'probe_ridge')
 _CONVERGED = ('head_whitened', 'quadratic', 'masks_converged')
 
 
@@ -28,7 +29,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:weak` or `:ceiling`."""
   config = hard_tasks.get_config() if scale == 'weak' else base.get_config()
   config.update(experiment='labels', scale=scale, plan=(), figures=(), models=('bert',))
-  config.methods = (*_CONVERGED, 'probe_converged', 'prompt_refit', 'table', 'window', 'window_quadratic')
+  config.methods = (*_CONVERGED, *_PROBES, 'prompt_refit', 'table', 'window', 'window_quadratic')
   config.figure = base.figure(width=5.6, height=4.4)
   if scale == 'weak':
     # The end of the pretraining alone.

@@ -147,6 +147,7 @@ WAYS = {
   'posterior': Way(read=_posterior, fit=optimal_heads.validated),
   'neighbours': Way(read=neighbours.nearest_posteriors, fit=neighbours.fits),
   'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
+  'probe_ridge': Way(probes=True, fit=optimal_heads.standardised),
   'attention_converged': Way(_attention, fit=scheduled.best_start),
   'oracle_prompt': Way(prompt=_prefix, fit=scheduled.best_start, measures=_EFFECTS),
   'prompt_refit': Way(prompt=_prefix, fit=_refitted, measures=_EFFECTS),

@@ -19,6 +19,8 @@ from hmm_jax.tuning.tuner import Tuner
 Fit = Callable[..., optimum.Converged]
 # Ridges of whitened heads: the exact model takes the least, another the best on validation.
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
+# Ridges of heads on standardised features, from the largest, which is taken if several tie.
+_LARGER_RIDGES = (10.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-5)
 # Sizes of the noise on the exact G, in units of a BERT's error.
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 
@@ -59,6 +61,11 @@ def validated(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
   return [whitened_head(job, features, labels) for labels in job.labels]
 
 
+def standardised(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
+  """The `standardised_head` for each task."""
+  return [standardised_head(job, features, labels) for labels in job.labels]
+
+
 def num_parameters(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The number of parameters of each head."""
   return [{'num_parameters': sum(map(np.size, jax.tree.leaves(fitted.trainable)))} for fitted in fits]
@@ -71,6 +78,13 @@ def whitened_head(job: Job, features: np.ndarray, labels: np.ndarray, ridge: flo
   """
   heads = {one: head_of(job, optimum.whitened_head, features, labels, ridge=one) for one in reversed(_RIDGES)}
   return chosen(heads, job.downstream.splits, 'ridge', ridge)
+
+
+def standardised_head(job: Job, features: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The head at the optimum of standardised features, of the ridge that is best on validation."""
+  fit = optimum.standardised_head
+  heads = {one: head_of(job, fit, features, labels, ridge=one) for one in _LARGER_RIDGES}
+  return chosen(heads, job.downstream.splits, 'ridge')
 
 
 def head_of(job: Job, fit: Fit, features: np.ndarray, labels: np.ndarray, **changes: float) -> Fitted:

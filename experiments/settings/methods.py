@@ -80,6 +80,7 @@ METHODS = {
   'posterior': Method('exact posterior', '#000000', '^', ':', ('converged',), ('exact',)),
   'neighbours': Method('nearest G', '#117733', '<', ':', ('neighbours',), ('exact',)),
   'probe_converged': Method('converged probe', '#009E73', 'v', '-', ('converged',), ('bert', 'untrained', 'own')),
+  'probe_ridge': Method('ridge probe', '#009E73', 'D', '-.', ('converged',), ('bert', 'untrained', 'own')),
   'attention_converged': Method('converged attention', '#000000', '*', '--', ('attention', 'restarts')),
   'oracle_prompt': Method('oracle prompt', '#E69F00', '*', '--', ('prompt', 'restarts'), ('exact',)),
   'prompt_refit': Method('prompt, converged head', '#44AA99', 'd', ':', ('prompt', 'converged')),

@@ -115,6 +115,27 @@ def whitened_head(
   return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
 
 
+def standardised_head(
+  features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
+) -> Converged:
+  """The `converged_head` of the `standardised` features [n, F], as a head on the features themselves.
+
+  Unlike `whitened_head` it does not inflate directions of little variance, which with fewer labels than features hold
+  nothing. Ridge and gradient norm refer to the standardised features.
+
+  >>> features, labels = np.array([[0.0], [1e-6], [2e-6], [3e-6]]), np.array([0, 0, 1, 1])
+  >>> converged = standardised_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ converged.head.weights + converged.head.bias).argmax(1).tolist()
+  [0, 0, 1, 1]
+  """
+  features, labels = arguments.labelled(features, labels, num_classes)
+  rows, means, deviations = standardised(features)
+  how: Any = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
+  converged = converged_head(rows, labels, **how)
+  weights = converged.head.weights
+  return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
+
+
 def are_constant(array: np.ndarray, dtype: Any) -> np.ndarray:
   """Mask [F] of the columns of an array [n, F] that are constant but for rounding in `dtype`, in which it came."""
   info = jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else np.float64)

@@ -263,6 +263,20 @@ def test_validation_chooses_the_ridge_of_a_model(job):
   assert optimal_heads.whitened_head(job, PROBS, NOISY_LABELS, 1e-9).fields['ridge'] == 1e-9
 
 
+def test_a_standardised_head_needs_fewer_labels_than_features(job):
+  """Features in groups that agree hold the label; the units of features do not matter."""
+  rng = np.random.default_rng(1)
+  groups = rng.standard_normal((2000, 3)).repeat(20, axis=1)
+  labels, test = np.int32(groups[:, 0] > 0), slice(60, 2000)
+  features = groups + 0.3 * rng.standard_normal(groups.shape)
+  few = job._replace(downstream=job.downstream._replace(splits=SPLITS | dict(test=test)))
+  found = optimal_heads.standardised_head(few, features, labels)
+  whitened = optimal_heads.whitened_head(few, features, labels)
+  assert found.is_right[test].mean() > whitened.is_right[test].mean() + 0.05
+  units = np.geomspace(1e-3, 1e3, 60)
+  np.testing.assert_array_equal(optimal_heads.standardised_head(few, units * features, labels).is_right, found.is_right)
+
+
 def test_noise_is_the_error_of_another_input(job):
   """Labels that the exact G decides are lost in noise, although the model shows them in its error; not in little."""
   labels = np.int32(PROBS[:, 0] > np.median(PROBS[:, 0]))
