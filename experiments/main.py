@@ -10,8 +10,7 @@
            status: print the number, state and missing records of each trial
            verify: rerun trials of --workdir in a temporary folder and compare their records field by field
 --trials   numbers of the trials to run, such as 0,3-5; the last trial to finish draws tables and figures
---pretrained
-           with --mode=verify: folder of pretrained models to reuse; all others are pretrained again
+--pretrained  with --mode=verify: folder of pretrained models to reuse; all others are pretrained again
 --list     print the experiments and their scales; with --config the numbers and names of its trials
 --help     print this text; with --config also the fields of that experiment and their values
 """
