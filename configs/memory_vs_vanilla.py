@@ -81,7 +81,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def reduce(config: ml_collections.ConfigDict) -> None:
-  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them."""
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them; `:evidence` has many fits, of one size."""
   base.reduce(config)
   # The vanilla HMMs have 4 and 6 states, as other experiments.
   config.num_states, config.memory.sizes = (2,), (2, 3)
+  if config.scale == base.EVIDENCE:
+    config.memory.sizes = (3,)

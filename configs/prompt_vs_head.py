@@ -91,4 +91,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   return config
 
 
-reduce = base.reduce
+def reduce(config: ml_collections.ConfigDict) -> None:
+  """Reduce sizes, steps and counts to those of a toy, as `:smoke` has them; `:evidence` has many fits, of one size."""
+  base.reduce(config)
+  if config.scale == base.EVIDENCE:
+    config.num_states, config.num_trials_by_size = (6,), (2,)

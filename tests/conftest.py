@@ -8,6 +8,8 @@ import itertools
 from multiprocessing import forkserver
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +29,15 @@ from hmm_jax.theory.problem import MemoryProblem, StateProblem
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / 'docs'
+
+# Less than half of the CPU time to compile: without the emitters of fused kernels, whose code takes long to optimise,
+# and without splitting a program for several threads. XLA reads its flags when JAX first looks for devices.
+_CHEAP_CODE = '--xla_cpu_use_fusion_emitters=false', '--xla_cpu_parallel_codegen_split_count=1'
+if not {*_CHEAP_CODE} <= {*os.environ.get('XLA_FLAGS', '').split()}:
+  flags = os.environ | {'XLA_FLAGS': ' '.join([*_CHEAP_CODE, os.environ.get('XLA_FLAGS', '')])}
+  # XLA ends a process that names a flag it does not know. Workers, and processes that tests start, inherit the flags.
+  tried = subprocess.run([sys.executable, '-c', 'import jax; jax.devices()'], env=flags, capture_output=True)
+  os.environ |= {} if tried.returncode else flags
 
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   # The workers of a session, the processes that tests start and the sessions after this one share what they compile.

@@ -7,6 +7,7 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 
+from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import to_hmm
 from hmm_jax.inference.pairs import probs_before, probs_between
 from hmm_jax.inference.posterior import forward_backward
@@ -44,6 +45,17 @@ def test_every_pair_equals_its_whole_sequence(function, place):
   expected = log_space_posterior(hmm, whole(before, after, place)).leave_one_out_probs[:, :, place]
   np.testing.assert_allclose(probs, expected, rtol=1e-5, atol=1e-6)
   assert not probs[3].any() and not probs[:, 2].any() and probs[:3, 3:].any(-1).all()
+
+
+@PLACES
+def test_a_state_that_late_rows_all_but_refute_comes_back(function, place):
+  """Of two states that are never left, late rows favour one by 1e420 and those before them the other by 1e600.
+
+  A scaled message loses the second, and its sum does not show it: the evidence does.
+  """
+  hmm, late, early = HMM(*map(np.float32, ([0.5, 0.5], np.eye(2), np.eye(2)))), [1, 1e-30], [1e-30, 1]
+  first, end = ([early] * 20, [late] * 14) if place == 0 else ([[1, 1]] * place, [early] * 20 + [late] * 14)
+  np.testing.assert_array_equal(function(hmm, np.float32([first]), np.float32([end])), [[[0, 1]]])
 
 
 @PLACES

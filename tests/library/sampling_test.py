@@ -69,6 +69,11 @@ def test_a_corpus_document_depends_only_on_key_and_index():
   assert corpus.dtype == np.int32
 
 
+def test_chunks_are_cut_from_the_beginning_of_each_document():
+  chunks = sampling.in_chunks(np.arange(14).reshape(2, 7), 3)
+  assert chunks.tolist() == [[0, 1, 2], [3, 4, 5], [7, 8, 9], [10, 11, 12]]
+
+
 def test_tokens_have_the_smallest_type():
   """It holds the vocabulary, [MASK] and one id more."""
   assert [sampling.token_dtype(num_tokens) for num_tokens in (254, 255)] == [np.uint8, np.uint16]

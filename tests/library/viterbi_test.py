@@ -7,6 +7,7 @@ from memory_hmm_cases import dense_hmm, rows_of
 import numpy as np
 import pytest
 
+from hmm_jax.distributions.hmm import HMM
 from hmm_jax.inference.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -36,3 +37,9 @@ def test_most_likely_states_of_a_memory():
 def test_most_likely_states_of_an_improbable_path():
   """Logarithms do not underflow: the one path left is found, however improbable."""
   np.testing.assert_array_equal(most_likely_states(*surviving_path_case()), 1)
+
+
+def test_ties_go_to_the_lower_state():
+  """Of the paths of a uniform chain that its last token allows, the one with state 0 until then."""
+  hmm = HMM(np.ones(3) / 3, np.ones((3, 3)) / 3, np.eye(3))
+  np.testing.assert_array_equal(most_likely_states(hmm, np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1]])), [0, 0, 1])
