@@ -193,8 +193,8 @@ def labelled(task_weights: Array | np.ndarray, state_probs: np.ndarray) -> Task:
 def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
   """The share of test labels equal to the commonest training label; leading axes are batches.
 
-  >>> float(majority_accuracy(np.array([0, 1, 1]), np.array([1, 1, 0, 1])))
-  0.75
+  >>> float(majority_accuracy(np.array([0, 1, 1]), np.array([0, 1, 0, 0])))
+  0.25
   """
   commonest = scipy.stats.mode(np.asarray(train_labels), axis=-1, keepdims=True).mode
   return (test_labels == commonest).mean(-1)

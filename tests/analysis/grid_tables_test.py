@@ -42,6 +42,12 @@ def test_a_share_is_the_mean_over_hmms_whatever_fits_each_has():
   assert _rows('accuracy', records)[0]['near ties'] == '10.0'
 
 
+def test_the_best_head_is_shown_on_validation_texts():
+  """It is fitted to the test texts."""
+  (row,) = _rows('diagnostics', [record(Point(4), 'exact', 'head_best', 0.99, validation_accuracy=0.7)])
+  assert '70.0' in row.values()
+
+
 def test_methods_are_compared_paired_in_one_family_over_sizes():
   """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
   gains = {size: [0.1 + 0.01 * (trial - size / 10) for trial in range(4)] for size in (4, 10, 30)}

@@ -55,8 +55,8 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, settings):
 def test_each_size_has_a_number_of_draws():
   with pytest.raises(SettingsError, match='^num_trials_by_size'):
     trials(_smoke(num_trials_by_size=(1, 2, 3)))
-  drawn = [trial.point.num_states for trial in trials(_smoke(num_trials_by_size=(1, 3)))]
-  assert drawn == [4, 6, 6, 6]
+  drawn = [trial.point.num_states for trial in trials(_smoke(num_states=(6, 4), num_trials_by_size=(1, 3)))]
+  assert drawn == [4, 6, 4, 4]
 
 
 @pytest.mark.parametrize(
