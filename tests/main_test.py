@@ -1,16 +1,13 @@
-"""The command line: the whole path at smoke scale, its list and help, and what a second or a killed run does."""
+"""The command line: the whole path at smoke scale, its list and help, what a second run does, and one that resumes."""
 
 import json
 import os
 import pathlib
 import shutil
-import signal
 import sys
 import types
 from typing import NamedTuple
 
-from conftest import ROOT
-from faults.processes import Moment, Run
 import jax
 import numpy as np
 import pytest
@@ -161,30 +158,6 @@ def test_report_needs_only_records(finished, tmp_path):
   finished_command(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
   for name in _drawn('figure_3_left') | {'table.txt'}:
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
-
-
-def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch):
-  """Kill -9 in the middle of the second pretraining, run again: what is finished stays, and the rest is byte-equal."""
-  workdir = tmp_path / 'killed'
-  second = next(record for record in _records(finished.memory_files) if record['memory_size'])
-  shutil.copytree(finished.workdir, workdir)
-  model = workdir / 'pretrained' / second['pretraining_id']
-  for folder in (model, workdir / 'trials' / second['trial_id']):
-    shutil.rmtree(folder)
-  for name in ('results.jsonl', 'config.json'):
-    (workdir / name).unlink()
-  command = (*MEMORY, f'--workdir={workdir}')
-  # The process that others are forked from, for the session, has this environment.
-  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
-  monkeypatch.setenv('PYTHONPATH', str(ROOT))
-  assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
-  assert not (workdir / 'results.jsonl').exists()
-  finished_command(*command)
-  # Beside them lie arrays that only the other experiment asked for.
-  made = _files(workdir)
-  assert {name: made[name] for name in finished.memory_files} == finished.memory_files
-  first, again = (row['from_step'] for row in _rows((model / 'environment.jsonl').read_text()))
-  assert first == 0 and again >= 20
 
 
 def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
