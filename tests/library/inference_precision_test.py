@@ -99,6 +99,17 @@ def test_extreme_evidence_is_rounded_float64(name):
   assert_rounded(of_each(chains, rows), expected)
 
 
+def test_a_state_that_early_rows_all_but_refute_is_the_last_one():
+  """Of two that are never left, early rows favour one by 1e420 and late rows the other by 1e600.
+
+  A forward message loses the other, and there is no backward pass to show it.
+  """
+  chain = HMM(np.float32([0.5, 0.5]), np.eye(2, dtype=np.float32), np.eye(2))
+  probs, log_likelihood = last_filtered(chain, np.float32([[1, 1e-30]] * 14 + [[1e-30, 1]] * 20))
+  np.testing.assert_array_equal(probs, [0, 1])
+  np.testing.assert_allclose(log_likelihood, np.log(0.5) + 14 * np.log(1e-30), rtol=1e-6)
+
+
 def test_a_float64_chain_with_float32_rows_keeps_its_subnormal_entries():
   """The only way out of a state is one of them, and evidence rules the state out."""
   chain = HMM(np.array([1.0, 0]), np.array([[1.0, 1e-310], [0, 1]]), np.eye(2))
