@@ -55,6 +55,24 @@ def test_a_local_minimum_is_passed_on_the_way_to_the_least(kind, losses, monkeyp
   assert hj.probe(np.zeros((20, 1), int), laws[[0] * 20], KEY, kind=kind).penalty == losses.index(min(losses))
 
 
+def test_validation_chooses_the_ridge_and_test_texts_the_score(monkeypatch):
+  """By normal equations on more noise than 30 training texts can average out; these themselves ask for the least."""
+  parts, draws = np.split(np.arange(90), [30, 60]), np.random.default_rng(0)
+  monkeypatch.setattr(probes, '_split', lambda *_: parts)
+  features = draws.normal(size=(90, 25))
+  targets = features[:, :1] + 2 * draws.normal(size=(90, 1))
+  train, validation, test = parts
+  rows = (features - features[train].mean(0)) / features[train].std(0)
+  mean, moments = targets[train].mean(), rows[train].T @ np.hstack([rows[train], targets[train]]) / 30
+  solved = lambda ridge: np.linalg.solve(moments[:, :-1] + ridge * np.eye(25), moments[:, -1:])
+  of_ridge = {ridge: solved(ridge) for ridge in (1, 0.01, 1e-12)}
+  squares = lambda texts, weights: np.square(targets[texts] - mean - rows[texts] @ weights).mean()
+  best = min(of_ridge, key=lambda ridge: squares(validation, of_ridge[ridge]))
+  found = hj.probe(features, targets, KEY)
+  assert found.penalty == best == 1
+  assert found.r_squared == pytest.approx(1 - squares(test, of_ridge[best]) / targets[test].var())
+
+
 @pytest.mark.parametrize('dtype', [np.float64, np.float32])
 @pytest.mark.parametrize('kind', ['affine', 'softmax'])
 def test_targets_that_are_constant_but_for_rounding_have_no_r_squared(kind, dtype):
