@@ -20,11 +20,18 @@ def rational_hmms(rng):
   return [HMM(rows(H), rows(H, H), rows(H, num_tokens)) for H, num_tokens in SHAPES for _ in range(2)]
 
 
-def likelihoods(hmm, length):
-  """P[x | H_1 = h] [n, H] of each text x of `length` tokens after the [MASK], a sum over paths of `Fraction`s."""
+def likelihoods(hmm, texts):
+  """P[x | H_1 = h] [n, H] of each text x after the [MASK], a sum over paths of `Fraction`s."""
   hmm, anywhere = exact_hmm(hmm), np.full(hmm.num_states, Fraction(1))
-  texts = itertools.product(range(hmm.num_tokens), repeat=length)
   return np.array([path_weights(anywhere, *hmm[1:], (None, *text), 0) for text in texts], object)
+
+
+def test_likelihoods_of_its_words_are_a_basis_of_those_of_all_texts():
+  rank = lambda rows: np.linalg.matrix_rank(np.float64(rows), tol=1e-9)
+  for hmm in rational_hmms(np.random.default_rng(4)):
+    of_words = likelihoods(hmm, reachable(hmm, 3).words)
+    of_texts = likelihoods(hmm, itertools.product(range(hmm.num_tokens), repeat=3))
+    assert len(of_words) == rank(of_words) == rank(of_texts) == rank(np.vstack([of_words, of_texts]))
 
 
 def test_a_score_is_linear_iff_least_squares_over_all_texts_is_exact():
@@ -32,7 +39,8 @@ def test_a_score_is_linear_iff_least_squares_over_all_texts_is_exact():
   rng, answers = np.random.default_rng(3), set()
   for hmm, length in itertools.product(rational_hmms(rng), (1, 3)):
     mu, silent = rng.integers(-3, 4, (3, hmm.num_states)) / 4, hmm.initial_probs @ hmm.transition_matrix
-    found, rows = linear_score(hmm, reachable(hmm, length), mu, silent), likelihoods(hmm, length)
+    found = linear_score(hmm, reachable(hmm, length), mu, silent)
+    rows = likelihoods(hmm, itertools.product(range(hmm.num_tokens), repeat=length))
     relative = (mu[:-1] - mu[-1]).T
     G = (rows * as_fractions(hmm.initial_probs)) @ as_fractions(hmm.emission_matrix)
     scores = (rows * as_fractions(silent)) @ as_fractions(relative)
