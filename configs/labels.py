@@ -6,8 +6,8 @@ Command: python -m experiments.main --config=labels[:small|weak|ceiling|smoke]
 
 Each reader has 10 to 1,500 labels, and as many, at most 500, to choose its penalty and its number of tokens by. Of
 BERT: linear heads on one [MASK] and on five, a quadratic head, probes, whitened and not, all converged, and a prompt
-with a converged head. Without a model: a table of tokens, logistic regression on a window of tokens and on its pairs. Texts, tasks and
-test inputs are the same for every number of labels. A prompt is tuned for at least 900 steps.
+with a converged head. Without a model: a table of tokens, logistic regression on a window of tokens and on its pairs.
+Texts, tasks and test inputs are the same for every number of labels. A prompt is tuned for at least 900 steps.
 
 `weak` has the BERTs and HMMs of `hard_tasks:small`, whose emissions are weaker (temperature .15). `ceiling` has
 converged heads on the exact model, and on the exact posterior.

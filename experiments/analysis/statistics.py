@@ -176,7 +176,7 @@ def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
     return np.nan, np.nan
   first, second = (_unit(ranks[name].to_numpy()) for name in ('size', 'value'))
   # scipy's own correlation computes a p-value for each order too.
-  correlation = lambda ordered, axis: np.vecdot(first, ordered, axis=axis)
+  correlation = lambda ordered, axis: (first * ordered).sum(axis)
   orders: dict[str, Any] = dict(permutation_type='pairings', vectorized=True, n_resamples=50_000, rng=0)
   found = scipy.stats.permutation_test((second,), correlation, **orders)
   return found.statistic, found.pvalue
