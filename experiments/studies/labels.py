@@ -16,6 +16,8 @@ LABELS = 'downstream.num_labels'
 # Labels of the reader of BERT whose accuracy readers without a model have to reach, and those of the leads.
 _REACHED, _LEADS = 50, (20, 100)
 _HMM = ['num_states', 'trial']
+# Readers that the table alone shows, since others draw near them.
+_NOT_DRAWN = ('probe_converged', 'masks_converged', 'window')
 # The end point whose interval is of logarithms.
 _RATIO = 'labels, ratio'
 _TITLES = {
@@ -46,7 +48,8 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   """Accuracy against the number of labels, a panel for each size; only from records."""
   if LABELS not in records:
     return grids.figures(records, settings)
-  named = records.assign(fit=_fits(records), size=[f'|H| = {size}' for size in records['num_states']])
+  shown = records[~records['method'].isin(_NOT_DRAWN)]
+  named = shown.assign(fit=_fits(shown), size=[f'|H| = {size}' for size in shown['num_states']])
   drawn = figures_lib.lines(
     named,
     settings.figure,
