@@ -35,35 +35,21 @@ SHARED = (
   '--config.fast_compilation',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
-# Memories of 2 values over 3 states, and beside them HMMs of 6 states, which are all that the other experiment has.
-MEMORY = (
-  '--config=configs/memory_vs_vanilla.py:smoke',
-  '--config.num_states=3',
-  '--config.memory.sizes=2',
-  "--config.memory.vanilla_methods=('head','prompt')",
-  *SHARED,
-)
 PROMPT = (SMOKE, '--config.num_states=6', *SHARED)
 
 
 class Finished(NamedTuple):
-  """A workdir in which MEMORY and then PROMPT ran, and the files that each left."""
+  """A workdir in which PROMPT ran, and the files that it left."""
 
   workdir: pathlib.Path
-  memory_files: dict[str, bytes]
-  prompt_files: dict[str, bytes]
+  files: dict[str, bytes]
 
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
-  finished_command(*MEMORY, f'--workdir={workdir}')
-  memory_files = _files(workdir)
-  # Without merged records, trials of several experiments lie in one workdir.
-  for name in ('results.jsonl', 'config.json'):
-    (workdir / name).unlink()
   finished_command(*PROMPT, f'--workdir={workdir}')
-  return Finished(workdir, memory_files, _files(workdir))
+  return Finished(workdir, _files(workdir))
 
 
 def _files(workdir):
@@ -91,7 +77,7 @@ def _drawn(*names):
 
 def test_a_run_leaves_records_table_and_figures(finished):
   """One record per (task, model, method), and three figure files."""
-  records = _records(finished.prompt_files)
+  records = _records(finished.files)
   triples = {(record['task'], record['model'], record['method']) for record in records}
   assert len(triples) == len(records) == 2 * (2 * 2 + 2)
   for record in records:
@@ -102,26 +88,12 @@ def test_a_run_leaves_records_table_and_figures(finished):
   assert {record['environment'] for record in records} == set(made)
 
 
-def test_a_memory_beside_a_vanilla_hmm(finished):
-  """Records of both kinds of text, and a pretrained model per distribution."""
-  records = _records(finished.memory_files)
-  kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
-  assert len(kinds) == len(records)
-  assert kinds == {
-    (*point, model, method, task)
-    for *point, method in ((6, 0, 0, 'head'), (6, 0, 0, 'prompt'), (3, 2, 1, 'attention'))
-    for model in ('bert', 'exact')
-    for task in (0, 1)
-  }
-  assert len(list(finished.workdir.glob('pretrained/*'))) == 2
-
-
 def test_a_second_run_only_reports(finished):
   """The same command again changes no file but the report, which is the same."""
   times = lambda: {path: path.stat().st_mtime_ns for path in finished.workdir.glob('trials/*/*')}
   before = times()
   assert 'pretraining' not in finished_command(*PROMPT, f'--workdir={finished.workdir}')
-  assert _files(finished.workdir) == finished.prompt_files
+  assert _files(finished.workdir) == finished.files
   assert times() == before
 
 
@@ -144,7 +116,7 @@ def test_a_folder_of_records_is_verified(recorded):
 
 def test_a_tampered_record_is_not_verified(finished, recorded):
   """Exit code 1, for a number that was changed."""
-  first, *others = _records(finished.prompt_files)
+  first, *others = _records(finished.files)
   (recorded / 'results.jsonl').write_text('\n'.join(map(json.dumps, [first | {'accuracy': 2.0}, *others])))
   code, _, err = run_command(
     '--mode=verify', f'--workdir={recorded}', f'--pretrained={finished.workdir / "pretrained"}'
@@ -154,7 +126,7 @@ def test_a_tampered_record_is_not_verified(finished, recorded):
 
 def test_report_needs_only_records(finished, tmp_path):
   """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
-  (tmp_path / 'results.jsonl').write_bytes(finished.prompt_files['results.jsonl'])
+  (tmp_path / 'results.jsonl').write_bytes(finished.files['results.jsonl'])
   finished_command(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
   for name in _drawn('figure_3_left') | {'table.txt'}:
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
@@ -170,7 +142,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
   given = f'--config.distribution={tmp_path / "drawn.json"}', f'--config.corpus_file={tmp_path / "tokens.npy"}'
   finished_command(SMOKE, *SHARED, *given, f'--workdir={tmp_path / "run"}')
   named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))
-  records, expected = _records(_files(tmp_path / 'run')), _records(finished.prompt_files)
+  records, expected = _records(_files(tmp_path / 'run')), _records(finished.files)
   names = {record.pop(field).rpartition('-')[0] for record in records for field in ('distribution', 'corpus_file')}
   assert names == {'drawn', 'tokens'}
   assert [record | named for record in records] == [record | named for record in expected]
@@ -184,7 +156,7 @@ def test_a_run_resumes_after_its_time_budget_to_the_same_bits(finished, tmp_path
   (checkpoint,) = tmp_path.glob('pretrained/*/checkpoints/*')
   assert checkpoint.name == '20' and not (tmp_path / 'table.txt').exists()
   assert 'pretraining 40/40' in finished_command(*budget)
-  made, whole = _files(tmp_path), finished.prompt_files
+  made, whole = _files(tmp_path), finished.files
   assert _records(made) == _records(whole) and {name: whole[name] for name in made} == made
   (timing,) = tmp_path.glob('trials/*/timing.jsonl')
   assert len(_rows(timing.read_text())) == 2

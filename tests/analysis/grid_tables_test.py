@@ -62,6 +62,13 @@ def test_methods_are_compared_paired_in_one_family_over_sizes():
     assert row['detectable'] == f'{found.minimum_effect(0.05 / 3):.1f}'
 
 
+def test_each_contrast_is_a_family_of_its_own():
+  heads = [row for row in prompt_records(num_trials=3) if row['model'] == 'bert']
+  probes = [row | {'method': 'probe'} for row in heads if row['method'] == 'head']
+  rows = _rows('contrasts', heads + probes)
+  assert len({row['contrast'] for row in rows}) == 2 and {row['tests'] for row in rows} == {'3'}
+
+
 def test_trends_are_over_the_hmms_of_all_sizes():
   """The mean difference over all HMMs, with Spearman's correlation of the differences with |H|."""
   records = prompt_records(num_trials=3)

@@ -95,3 +95,12 @@ def test_the_limits_end_the_search():
   given = best_head(features, labels, starts=[whole.head], max_rounds=0, max_certificates=0)
   reached = [num_right(found, features, labels) for found in (alone, whole, given)]
   assert reached[0] < reached[1] == reached[2] and [len(whole.certificates), len(given.certificates)] == [2, 0]
+
+
+@pytest.mark.parametrize(('error', 'most'), [(1e-9, 2 / 3), (1e-5, 1.0)])
+def test_a_certificate_holds_for_all_inputs_within_the_error(error, most):
+  """A text of class 1 lies 1e-6 inside of the hull of class 0; an error of 1e-5 may have put it there."""
+  features = np.array([[0.9, 0.1], [0.1 + 1e-6, 0.9 - 1e-6], [0.1, 0.9]])
+  options = dict(tolerance=1e-9, max_rounds=1, max_certificates=3)
+  found = best_head_lib.best_head(features, np.array([0, 1, 0]), 2, [], error=error, **options)
+  assert found.accuracy_at_most == pytest.approx(most)
