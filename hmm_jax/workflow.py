@@ -13,26 +13,30 @@ exact = hj.tune(hj.ExactModel(hmm.num_tokens), hmm, hmm, task, prompt_length=10)
 after `import hmm_jax as hj, jax; key = jax.random.key(0)`. Defaults are those of the small scale (`hmm_jax.defaults`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import math
+import time
 from typing import Any, NamedTuple
+import warnings
 
+from flax import linen as nn
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from hmm_jax import defaults
 from hmm_jax._support import arguments
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.distributions.sampling import sample_chunks
+from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks, token_dtype
 from hmm_jax.files import tuned as tuned_files
 from hmm_jax.files.folders import Path
-from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
+from hmm_jax.models import bayes_gap, flax_model, optimizer as optimizers, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.models.model import MaskedLM
@@ -45,31 +49,81 @@ Report = Callable[[int, dict[str, float]], None]
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
 
 
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+  """A pretrained model, which unpacks as `model, params`, and its cost.
+
+  Attributes:
+    model: `BertModel`, or `FlaxModel` of a module of your own.
+    params: its parameters.
+    seconds: wall time, with sampling, compiling and reporting.
+    tokens: that were read, with repetitions.
+
+  >>> import hmm_jax as hj
+  >>> bert = Bert(num_tokens=3, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=64, dropout_rate=0.0)
+  >>> done = pretrain(hj.processes.mess3(), 0, steps=2, bert=bert)
+  >>> model, params = done
+  >>> done.tokens, done.num_parameters  # of two batches of 32 chunks of 64 tokens
+  (4096, 1252)
+  """
+
+  model: MaskedLM
+  params: Any = dataclasses.field(repr=False)
+  seconds: float
+  tokens: int
+
+  def __iter__(self) -> Iterator[Any]:
+    return iter((self.model, self.params))
+
+  @property
+  def num_parameters(self) -> int:
+    return sum(map(np.size, jax.tree.leaves(self.params)))
+
+
 @with_promotion
 def pretrain(
   hmm: Distribution,
-  key: Array,
+  key: Array | int,
   *,
   steps: int = defaults.NUM_STEPS,
   bert: Bert | None = None,
+  model: nn.Module | None = None,
+  learning_rate: float | None = None,
+  optimizer: optax.GradientTransformation | None = None,
+  batch_size: int = defaults.BATCH_SIZE,
+  corpus: Array | np.ndarray | None = None,
+  document_length: int | None = None,
+  chunk_length: int | None = None,
   report: Report | None = None,
-) -> tuple[BertModel, Any]:
-  """Pretrain a BERT on text of a distribution by masked language modelling; return the model and its parameters.
+  callback: Callable[[int, Any], None] | None = None,
+) -> Pretrained:
+  """Pretrain a model on text of a distribution by masked language modelling; `model, params = pretrain(...)`.
 
   A causal one is pretrained by next-token prediction.
 
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
-    key: decides the text, the first parameters and every step.
-    steps: number of Muon steps; 0 gives the untrained parameters that this key starts from.
-    bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
+    key: decides the text, the first parameters and every step; an integer is a seed.
+    steps: number of steps; 0 gives the untrained parameters that this key starts from.
+    bert: the sizes of a BERT; those of the small scale if None. The model that is returned computes in float32.
+    model: any linen module with `embed` and `predict` in its place, as `hmm_jax.models.flax_model.FlaxModel` describes.
+    learning_rate: its peak, after 50 steps of warm-up and before a linear decay to 0; 0.002 if None. A BERT is trained
+      by Muon, whose matrices have ten times that rate, any other module by AdamW.
+    optimizer: of optax, in place of these.
+    batch_size: chunks of a step.
+    corpus: documents [S, T] of token ids to read in place of a sample.
+    document_length: tokens of a sampled document; 10,240 if None. At most of `chunk_length`, every chunk is a text that
+      begins at the initial law. Otherwise a chunk begins anywhere.
+    chunk_length: tokens that the model reads at once, 64 or those of a document; a document's remainder is dropped.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
       mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
-      texts, their first token, or their last for a causal BERT: `kl_at_mask` in nats and `tv_at_mask`, total variation.
-      Nothing is measured if None.
+      texts, their first token, or their last for a causal model: `kl_at_mask` in nats and `tv_at_mask`, total
+      variation. Nothing is measured if None.
+    callback: called before the first step and with each report, with the steps so far and the parameters (numpy).
 
   Raises:
-    ValueError: the distribution or `steps` is not valid, or `bert` is for another vocabulary.
+    ValueError: the distribution or a number is not valid, two arguments decide the same, or `bert` or `model` is for
+      another vocabulary or no language model.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj
@@ -79,36 +133,105 @@ def pretrain(
   >>> hj.token_probs(model, params, jnp.array([[4, 1, 2, 3, 0]])).shape
   (1, 5, 4)
   """
-  hmm = arguments.distribution(hmm)
-  bert = bert or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
-  arguments.check_vocabulary(bert, hmm)
+  start = time.perf_counter()
+  hmm, key = arguments.process('hmm', hmm), arguments.key(key)
+  arguments.given_once(bert=bert, model=model)
+  arguments.given_once(learning_rate=learning_rate, optimizer=optimizer)
+  arguments.given_once(corpus=corpus, document_length=document_length)
+  arguments.check_size('steps', steps, least=0)
+  network, trained = _network(hmm, bert or model)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  arguments.check_size('steps', steps, least=0)
-  steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
-  init, train_steps = _compiled(bert, steps, steps_per_call)
-  chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
-  model, state = BertModel(bert.clone(dtype=jnp.float32, attention='xla')), init(key_params)
-  if report:
-    hidden = -1 if bert.causal else 0
-    inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
-    ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
+  chunks = _chunks(key_corpus, hmm, corpus, document_length, chunk_length)
+  arguments.check_size('batch_size', batch_size, most=len(chunks))
+  each = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
+  optimizer = optimizer or _optimizer(isinstance(trained, BertModel), learning_rate, steps)
+  init, train_steps = _programs(network, optimizer, _corruption(trained), batch_size, each)
+  state = init(key_params)
+  if isinstance(trained, flax_model.FlaxModel):
+    flax_model.check(trained, pretraining.params_here(state), chunks.shape[1])
+  if callback:
+    callback(0, jax.device_get(pretraining.params_here(state)))
+  measure = _measure(hmm, trained, key_texts) if report else None
   call = lambda state: train_steps(state, chunks, key_steps)
-  calls = pretraining.training_calls(call, state, steps_per_call, steps)
+  calls = pretraining.training_calls(call, state, each, steps)
   for step, state, loss in calls:
-    if report:
-      gap = bayes_gap.measure_gap(model, pretraining.params_here(state), ideal, **_AT_A_TIME)
-      report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
-  return model, pretraining.params_here(state)
+    params = pretraining.params_here(state)
+    if report and measure:
+      report(step, {'train_loss': loss, **measure(params)})
+    if callback:
+      callback(step, jax.device_get(params))
+  params = jax.block_until_ready(pretraining.params_here(state))
+  return Pretrained(trained, params, time.perf_counter() - start, steps * batch_size * chunks.shape[1])
 
 
-@functools.cache
-def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, MaskedLM]:
+  """A module as pretraining calls it, and the model that it becomes."""
+  module = module or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
+  if isinstance(module, Bert):
+    arguments.check_vocabulary(module, hmm)
+    return module, BertModel(module.clone(dtype=jnp.float32, attention='xla'))
+  if not (isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')):
+    raise ValueError(f'model is a {type(module).__name__}; valid is a flax.linen module with embed and predict')
+  return flax_model.network(module), flax_model.FlaxModel(module, hmm.num_tokens)
+
+
+def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | None, chunk_length: int | None) -> Any:
+  """The chunks [S, T] of a corpus, or of as many tokens as by default."""
+  sizes = dict(defaults.CORPUS)
+  if corpus is not None:
+    documents = np.atleast_2d(arguments.array('corpus', corpus))
+    arguments.check_ids('corpus', documents, hmm.num_tokens)
+    document_length = documents.shape[1]
+  if document_length is not None:
+    arguments.check_size('document_length', document_length)
+    num_tokens = sizes['num_documents'] * sizes['document_length']
+    sizes.update(document_length=document_length, num_documents=-(-num_tokens // document_length))
+  chunk_length = min(sizes['chunk_length'], sizes['document_length']) if chunk_length is None else chunk_length
+  arguments.check_size('chunk_length', chunk_length, most=sizes['document_length'])
+  if corpus is not None:
+    return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
+  if far := far_start(hmm, sizes['document_length'], chunk_length):
+    warnings.warn(far, stacklevel=4)
+  return sample_chunks(key, hmm, **sizes | {'chunk_length': chunk_length})
+
+
+def _measure(hmm: Distribution, model: MaskedLM, key: Array) -> Callable[[Any], dict[str, float]]:
+  """A function from parameters to the distances of a model from the exact G at the [MASK] of texts."""
+  hidden = -1 if model.causal else 0
+  inputs, _ = tasks.draw_texts(key, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
+  ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
+
+  def measure(params: Any) -> dict[str, float]:
+    gap = bayes_gap.measure_gap(model, params, ideal, **_AT_A_TIME)
+    return {'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation}
+
+  return measure
+
+
+@functools.lru_cache(8)
+def _optimizer(for_bert: bool, learning_rate: float | None, num_steps: int) -> optax.GradientTransformation:
+  """Muon for a BERT, whose kernels are matrices, and AdamW for any other module."""
+  fields = dict(defaults.OPTIMIZER, warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps)
+  of_matrices = fields.pop('muon_learning_rate')
+  factor = 1 if learning_rate is None else learning_rate / fields['learning_rate']
+  fields['learning_rate'] *= factor
+  if for_bert:
+    return optimizers.muon(muon_learning_rate=of_matrices * factor, **fields)
+  return optimizers.adamw(**fields)
+
+
+def _corruption(model: MaskedLM) -> Corruption:
+  """The corruption of a masked model's text, or none for a causal one."""
+  return next_token(model.num_tokens) if model.causal else Corruption(model.num_tokens, **defaults.CORRUPTION)
+
+
+@functools.lru_cache(8)
+def _programs(network: nn.Module, optimizer: Any, corruption: Corruption, batch_size: int, steps_per_call: int) -> Any:
   """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
-  muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
-  corruption = next_token(bert.num_tokens) if bert.causal else Corruption(bert.num_tokens, **defaults.CORRUPTION)
+  mesh = sharding.make_mesh()
   return pretraining.make_programs(
-    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
+    network, optimizer, corruption, batch_size=batch_size, steps_per_call=steps_per_call, mesh=mesh
   )
 
 
@@ -118,7 +241,7 @@ class DownstreamTask(NamedTuple):
   Attributes:
     task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the masked token i; or
       [C, M], of a memory's first cell.
-    key: decides the texts, where tuning starts and the order of its inputs.
+    key: decides the texts, where tuning starts and the order of its inputs; an integer is a seed.
     length: tokens of a text, one of which is masked.
     num_train: training texts.
     num_test: test texts.
@@ -133,7 +256,7 @@ class DownstreamTask(NamedTuple):
   """
 
   task_weights: Array | np.ndarray
-  key: Array
+  key: Array | int
   length: int = defaults.LENGTH
   num_train: int = defaults.NUM_TRAIN
   num_test: int = defaults.NUM_TEST
@@ -160,13 +283,13 @@ def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarr
     arguments.check_size(name, getattr(task, name))
   if task.hidden not in (0, -1):
     raise ValueError(f'hidden is {task.hidden}; valid are 0, the first token, and -1, the last')
-  key_texts, _ = jax.random.split(task.key)
+  key_texts, _ = jax.random.split(arguments.key(task.key))
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length, task.hidden)
   return np.asarray(inputs), tasks.label_probs(hmm, inputs, hidden=task.hidden)
 
 
 @with_promotion
-def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
+def draw_task(hmm: Distribution, key: Array | int, **sizes: int) -> DownstreamTask:
   """Draw mu, six standard normal entries of [2, H], again until the training texts have both labels.
 
   >>> import jax, hmm_jax as hj
@@ -184,9 +307,10 @@ def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
   Raises:
     ValueError: 1000 draws gave all training texts one label, or the distribution is not valid.
   """
+  hmm, key = arguments.process('hmm', hmm), arguments.key(key)
   key_weights, key_task = jax.random.split(key)
   task = DownstreamTask(np.zeros(0), key_task, **sizes)
-  _, probs = _inputs_and_probs(arguments.distribution(hmm), task)
+  _, probs = _inputs_and_probs(hmm, task)
   drawn = tasks.draw_task(key_weights, probs, task.num_train, **defaults.TASK_WEIGHTS)
   return task._replace(task_weights=drawn.task_weights)
 
@@ -333,7 +457,7 @@ def tune(
   head = head or Linear(len(task.task_weights), position=task.hidden)
   check_head(head, len(task.task_weights), model.num_tokens, task.length)
   tuner = tuner_lib.Tuner(model, head, prompt)
-  _, key_tuning = jax.random.split(task.key)
+  _, key_tuning = jax.random.split(arguments.key(task.key))
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
