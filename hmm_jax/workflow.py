@@ -36,10 +36,11 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks, token_dtype
 from hmm_jax.files import tuned as tuned_files
 from hmm_jax.files.folders import Path
-from hmm_jax.models import bayes_gap, flax_model, optimizer as optimizers, pretraining, sharding
+from hmm_jax.models import bayes_gap, flax_model, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.models.model import MaskedLM
+from hmm_jax.models.optimizer import scheduled
 from hmm_jax.tuning import tasks, tuner as tuner_lib
 from hmm_jax.tuning.heads import check_head, Head, Linear, positions_read
 
@@ -146,19 +147,24 @@ def pretrain(
   arguments.check_size('batch_size', batch_size, most=len(chunks))
   each = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   optimizer = optimizer or _optimizer(isinstance(trained, BertModel), learning_rate, steps)
-  init, train_steps = _programs(network, optimizer, _corruption(trained), batch_size, each)
+  sizes = dict(batch_size=batch_size, steps_per_call=each, mesh=sharding.make_mesh())
+  init, train_steps = _programs(network, optimizer, _corruption(trained), **sizes)
   state = init(key_params)
   if isinstance(trained, flax_model.FlaxModel):
     flax_model.check(trained, pretraining.params_here(state), chunks.shape[1])
   if callback:
     callback(0, jax.device_get(pretraining.params_here(state)))
-  measure = _measure(hmm, trained, key_texts) if report else None
+  if report:
+    hidden = -1 if trained.causal else 0
+    inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
+    ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
   call = lambda state: train_steps(state, chunks, key_steps)
   calls = pretraining.training_calls(call, state, each, steps)
   for step, state, loss in calls:
     params = pretraining.params_here(state)
-    if report and measure:
-      report(step, {'train_loss': loss, **measure(params)})
+    if report:
+      gap = bayes_gap.measure_gap(trained, params, ideal, **_AT_A_TIME)
+      report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
     if callback:
       callback(step, jax.device_get(params))
   params = jax.block_until_ready(pretraining.params_here(state))
@@ -196,29 +202,14 @@ def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | N
   return sample_chunks(key, hmm, **sizes | {'chunk_length': chunk_length})
 
 
-def _measure(hmm: Distribution, model: MaskedLM, key: Array) -> Callable[[Any], dict[str, float]]:
-  """A function from parameters to the distances of a model from the exact G at the [MASK] of texts."""
-  hidden = -1 if model.causal else 0
-  inputs, _ = tasks.draw_texts(key, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
-  ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
-
-  def measure(params: Any) -> dict[str, float]:
-    gap = bayes_gap.measure_gap(model, params, ideal, **_AT_A_TIME)
-    return {'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation}
-
-  return measure
-
-
 @functools.lru_cache(8)
 def _optimizer(for_bert: bool, learning_rate: float | None, num_steps: int) -> optax.GradientTransformation:
   """Muon for a BERT, whose kernels are matrices, and AdamW for any other module."""
   fields = dict(defaults.OPTIMIZER, warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps)
-  of_matrices = fields.pop('muon_learning_rate')
   factor = 1 if learning_rate is None else learning_rate / fields['learning_rate']
   fields['learning_rate'] *= factor
-  if for_bert:
-    return optimizers.muon(muon_learning_rate=of_matrices * factor, **fields)
-  return optimizers.adamw(**fields)
+  fields['muon_learning_rate'] = fields['muon_learning_rate'] * factor if for_bert else None
+  return scheduled(**fields)
 
 
 def _corruption(model: MaskedLM) -> Corruption:
@@ -226,13 +217,8 @@ def _corruption(model: MaskedLM) -> Corruption:
   return next_token(model.num_tokens) if model.causal else Corruption(model.num_tokens, **defaults.CORRUPTION)
 
 
-@functools.lru_cache(8)
-def _programs(network: nn.Module, optimizer: Any, corruption: Corruption, batch_size: int, steps_per_call: int) -> Any:
-  """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
-  mesh = sharding.make_mesh()
-  return pretraining.make_programs(
-    network, optimizer, corruption, batch_size=batch_size, steps_per_call=steps_per_call, mesh=mesh
-  )
+# One for every distribution, since no shape depends on it.
+_programs = functools.lru_cache(8)(pretraining.make_programs)
 
 
 class DownstreamTask(NamedTuple):
@@ -240,12 +226,13 @@ class DownstreamTask(NamedTuple):
 
   Attributes:
     task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the masked token i; or
-      [C, M], of a memory's first cell.
+      [C, M], of a memory's first cell; or a function from the inputs [n, T] and these posteriors [n, H] to labels [n].
     key: decides the texts, where tuning starts and the order of its inputs; an integer is a seed.
     length: tokens of a text, one of which is masked.
     num_train: training texts.
     num_test: test texts.
     hidden: position of the masked token: 0, the first, or -1, the last, as causal models need it.
+    given: the inputs and labels of `from_labels`, in place of texts that are drawn.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -253,14 +240,39 @@ class DownstreamTask(NamedTuple):
   >>> inputs, labels = task.examples(hmm)
   >>> inputs.shape, bool(set(labels.tolist()) <= {0, 1, 2})
   ((30, 5), True)
+  >>> def parity(inputs, posteriors):  # of the two likeliest states
+  ...   return posteriors.argsort()[:, -2:].sum(1) % 2
+  >>> DownstreamTask(parity, jax.random.key(1), length=5, num_train=20, num_test=10).examples(hmm)[1].shape
+  (30,)
   """
 
-  task_weights: Array | np.ndarray
+  task_weights: Any
   key: Array | int
   length: int = defaults.LENGTH
   num_train: int = defaults.NUM_TRAIN
   num_test: int = defaults.NUM_TEST
   hidden: int = 0
+  given: Any = None
+
+  @classmethod
+  def from_labels(
+    cls, inputs: Any, labels: Any, key: Array | int = 0, *, num_train: int | None = None, hidden: int = 0
+  ) -> 'DownstreamTask':
+    """A task of texts [n, T] and labels [n], integers from 0; the first `num_train`, 60% if None, are for training.
+
+    The token at `hidden` is masked if it is not. Raises ValueError if shapes, labels or `num_train` do not fit.
+
+    >>> texts = np.array([[4, 1, 2], [4, 0, 1], [4, 3, 3]])
+    >>> DownstreamTask.from_labels(texts, [0, 1, 1], num_train=2).num_test
+    1
+    """
+    inputs = np.asarray(arguments.array('inputs', inputs))
+    if inputs.ndim != 2:
+      raise ValueError(f'inputs have shape {inputs.shape}; valid is [texts, length]')
+    labels = tasks.labelled(lambda *_: labels, inputs).labels
+    num_train = len(inputs) * 3 // 5 if num_train is None else num_train
+    arguments.check_size('num_train', num_train, most=len(inputs) - 1)
+    return cls(None, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, (inputs, labels))
 
   @with_promotion
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
@@ -268,13 +280,20 @@ class DownstreamTask(NamedTuple):
 
     Raises ValueError where `task_weights` do not fit the distribution.
     """
-    hmm, weights = arguments.distribution(hmm), arguments.array('task_weights', self.task_weights)
+    if self.given:
+      inputs, labels = self.given
+      arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
+      return np.asarray(tasks.hide(inputs, hmm.num_tokens, self.hidden)), labels
+    hmm, weights = arguments.distribution(hmm), self.task_weights
+    inputs, probs = _inputs_and_probs(hmm, self)
+    if callable(weights):
+      return inputs, tasks.labelled(weights, probs, inputs).labels
+    weights = arguments.array('task_weights', weights)
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
     if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
       raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
     arguments.check_finite('task_weights', weights)
-    inputs, probs = _inputs_and_probs(hmm, self)
-    return inputs, tasks.labelled(self.task_weights, probs).labels
+    return inputs, tasks.labelled(weights, probs).labels
 
 
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
@@ -415,8 +434,10 @@ def tune(
   model: MaskedLM,
   params: Any,
   hmm: Distribution,
-  task: DownstreamTask,
+  task: DownstreamTask | None = None,
   *,
+  inputs: Any = None,
+  labels: Any = None,
   prompt_length: int = defaults.PROMPT_LENGTH,
   head: Head | None = None,
   schedule: tuner_lib.Schedule | None = None,
@@ -428,7 +449,9 @@ def tune(
     model: such as what `pretrain` returns, `ExactModel`, or a `MaskedLM` of your own.
     params: its parameters; of an `ExactModel` the distribution.
     hmm: what the task's texts are drawn from.
-    task: from `draw_task`, or of your own mu: `DownstreamTask(mu, key)`.
+    task: from `draw_task`, or of your own mu or labels: `DownstreamTask(mu, key)`, `DownstreamTask(function, key)`.
+    inputs: texts of your own with their `labels`, in place of a task, as `DownstreamTask.from_labels` takes them.
+    labels: theirs.
     prompt_length: P; 0 tunes only the head.
     head: a linear one at the [MASK] if None.
     schedule: of AdamW.
@@ -445,8 +468,12 @@ def tune(
   >>> tune(model, hmm, hmm, task, prompt_length=2).prompt.shape
   (2, 3)
   """
-  hmm, params = arguments.distribution(hmm), arguments.model_params(params)
+  hmm, params = arguments.process('hmm', hmm), arguments.model_params(params)
   arguments.check_vocabulary(model, hmm)
+  arguments.given_once(task=task, labels=labels)
+  if task is None and labels is None:
+    raise ValueError('task is None; valid is a DownstreamTask, or inputs and labels in its place')
+  task = task or DownstreamTask.from_labels(inputs, labels, hidden=-1 if model.causal else 0)
   arguments.check_size('prompt_length', prompt_length, 0)
   if model.causal and not task.hidden:
     raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
@@ -454,8 +481,10 @@ def tune(
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
   prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
-  head = head or Linear(len(task.task_weights), position=task.hidden)
-  check_head(head, len(task.task_weights), model.num_tokens, task.length)
+  mu: Any = task.task_weights
+  num_classes = len(mu) if hasattr(mu, '__len__') else max(int(labels.max()) + 1, 2)
+  head = head or Linear(num_classes, position=task.hidden)
+  check_head(head, num_classes, model.num_tokens, task.length)
   tuner = tuner_lib.Tuner(model, head, prompt)
   _, key_tuning = jax.random.split(arguments.key(task.key))
   # An accelerator would round products otherwise.

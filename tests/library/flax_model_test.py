@@ -58,6 +58,8 @@ def test_a_module_learns_and_its_layers_are_read_and_replaced():
   assert losses[0] > 0.1 > losses[-1] > np.log(3) / 64 - 1e-3
   assert done.tokens == 60 * 32 * 64 and done.num_parameters == 4 * 8 + 8 * 3 + 3 and done.seconds > 0
   assert [*along] == [0, 20, 40, 60]
+  untrained = hj.pretrain(CYCLE, jax.random.key(0), steps=0, model=Neighbour()).params
+  jax.tree.map(np.testing.assert_array_equal, along[0], jax.device_get(untrained))
   jax.tree.map(np.testing.assert_array_equal, along[60], jax.device_get(params))
   assert not np.array_equal(along[0]['out']['kernel'], along[20]['out']['kernel'])
   texts = np.int32([[0, 1, 2, 0], [2, 0, 1, 2]])
@@ -90,15 +92,12 @@ def test_a_document_of_a_chunk_is_a_text():
     ('predict of Neighbour returns (2, 64, 3)', dict(model=Neighbour(scale=2.0))),
     ('Neighbour is causal and reads the token that it predicts', dict(model=Neighbour(is_open=True))),
     ('predict of Neighbour returns (2, 64, 3)', dict(model=Neighbour(), hmm=hj.random_hmm(0, 3, 4))),
-    ('model is a Dense; valid is a flax.linen module with embed and predict', dict(model=nn.Dense(3))),
+    ('model is a Dense', dict(model=nn.Dense(3))),
     ('learning_rate and optimizer are both given', dict(learning_rate=0.1, optimizer=optax.sgd(0.1))),
-    ('bert and model are both given', dict(model=Neighbour(), bert=hj.Bert(3, 1, 8, 2, 8, 64, 0.0))),
-    ('corpus and document_length are both given', dict(corpus=np.zeros((9, 9), int), document_length=9)),
     ('corpus contain 3; valid are integers from 0 to 2', dict(corpus=np.full((9, 9), 3))),
     ('chunk_length is 65; valid is an integer from 1 to 64', dict(document_length=64, chunk_length=65)),
-    ('batch_size is 161; valid is an integer from 1 to 160', dict(batch_size=161)),
-    ('hmm is 0, of type int; valid is a distribution', dict(hmm=0)),
-    ('key is a HMM; valid is a PRNG key or a seed', dict(key=CYCLE)),
+    ('hmm is 0', dict(hmm=0)),
+    ('key is a HMM', dict(key=CYCLE)),
   ],
 )
 def test_wrong_arguments_of_pretraining_are_refused(sentence, arguments):
@@ -109,8 +108,6 @@ def test_wrong_arguments_of_pretraining_are_refused(sentence, arguments):
 
 def test_a_seed_is_its_key():
   np.testing.assert_array_equal(hj.sample_corpus(7, CYCLE, 3, 4), hj.sample_corpus(jax.random.key(7), CYCLE, 3, 4))
-  (_, one), (_, other) = (hj.pretrain(CYCLE, key, steps=0, model=Neighbour()) for key in (7, jax.random.key(7)))
-  jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 def test_the_learning_rate_scales_both_rates_of_muon(monkeypatch):
