@@ -10,13 +10,11 @@ import hmm_jax
 
 def did_you_mean(name: str) -> str:
   """The end of a sentence with the nearest public functions and classes, wherever they live; '' if none is near."""
-  places: dict[str, str] = {}
-  for found in pkgutil.walk_packages(hmm_jax.__path__, 'hmm_jax.'):
-    spec: Any = found.module_finder.find_spec(found.name, None)
-    if '._' not in found.name:
-      defined = re.findall(r'^(?:def|class) ([A-Za-z]\w*)', spec.loader.get_source(found.name), re.MULTILINE)
-      places |= {each: f'{found.name}.{each}' for each in defined}
-  places |= {each: f'hmm_jax.{each}' for each in dir(hmm_jax)}
-  near = [places[each] for each in difflib.get_close_matches(name, places)]
-  near = [places[name]] if name in places else near
+  places = {public: f'hmm_jax.{public}' for public in dir(hmm_jax)}
+  for module in pkgutil.walk_packages(hmm_jax.__path__, 'hmm_jax.'):
+    spec: Any = module.module_finder.find_spec(module.name, None)
+    for public in re.findall(r'^(?:def|class) ([A-Za-z]\w*)', spec.loader.get_source(module.name), re.MULTILINE):
+      places.setdefault(public, f'{module.name}.{public}')
+  near = [name] if name in places else difflib.get_close_matches(name, places)
+  near = [places[each] for each in near]
   return f'; did you mean {" or ".join(near)}?' if near else ''

@@ -61,7 +61,6 @@ def test_a_module_learns_and_its_layers_are_read_and_replaced():
   untrained = hj.pretrain(CYCLE, jax.random.key(0), steps=0, model=Neighbour()).params
   jax.tree.map(np.testing.assert_array_equal, along[0], jax.device_get(untrained))
   jax.tree.map(np.testing.assert_array_equal, along[60], jax.device_get(params))
-  assert not np.array_equal(along[0]['out']['kernel'], along[20]['out']['kernel'])
   texts = np.int32([[0, 1, 2, 0], [2, 0, 1, 2]])
   layers = hj.activations(model, params, texts)
   probs = hj.token_probs(model, params, texts)
@@ -69,7 +68,7 @@ def test_a_module_learns_and_its_layers_are_read_and_replaced():
   swapped = hj.with_activations(model, params, texts, {'out': layers['out'][::-1]})
   np.testing.assert_allclose(swapped, probs[::-1], atol=1e-6)
   task = hj.draw_task(CYCLE, 1, length=5, num_train=32, num_test=20, hidden=-1)
-  schedule = hj.Schedule(0.1, num_epochs=10, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
+  schedule = hj.Schedule(0.1, 10, 8, 2, 0.0, 1.0)
   assert hj.tune(model, params, CYCLE, task, prompt_length=2, schedule=schedule).accuracy > 0.9
 
 
@@ -81,9 +80,8 @@ def test_a_document_of_a_chunk_is_a_text():
   with pytest.warns(UserWarning, match='chunks of 64 tokens begin anywhere in documents of 10240'):
     chunks = np.asarray(hj.workflow._chunks(key, begins, None, None, None))
   assert chunks.shape == (160, 64) and (chunks[:, 0] == 0).sum() == 1
-  corpus = np.arange(20).reshape(2, 10) % 2
-  cut = hj.workflow._chunks(key, begins, corpus, None, 4)
-  np.testing.assert_array_equal(cut, [corpus[0, :4], corpus[0, 4:8], corpus[1, :4], corpus[1, 4:8]])
+  corpus = [[0, 1, 0, 1, 1], [1, 1, 0, 0, 1]]
+  assert hj.workflow._chunks(key, begins, corpus, None, 2).tolist() == [[0, 1], [0, 1], [1, 1], [0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -108,16 +106,3 @@ def test_wrong_arguments_of_pretraining_are_refused(sentence, arguments):
 
 def test_a_seed_is_its_key():
   np.testing.assert_array_equal(hj.sample_corpus(7, CYCLE, 3, 4), hj.sample_corpus(jax.random.key(7), CYCLE, 3, 4))
-
-
-def test_the_learning_rate_scales_both_rates_of_muon(monkeypatch):
-  """At twice the default rate a first step, without warm-up, is twice as long."""
-  monkeypatch.setattr(defaults, 'WARMUP_STEPS', 0)
-  params = {'dense': {'kernel': np.eye(3), 'bias': np.ones(3)}}
-
-  def step(rate):
-    optimizer = hj.workflow._optimizer(True, rate, 17)
-    return optimizer.update(params, optimizer.init(params), params)[0]
-
-  jax.tree.map(lambda short, long: np.testing.assert_allclose(long, 2 * short, rtol=1e-5), step(None), step(4e-3))
-  assert abs(step(None)['dense']['kernel']).max() > 0 < abs(step(None)['dense']['bias']).min()

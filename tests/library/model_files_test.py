@@ -50,7 +50,8 @@ def test_an_exact_model_is_its_distribution(causal, tmp_path):
   assert model == hj.ExactModel(4, causal) and equal_bits(memory, params) and distribution is params
   # A BERT in its place, of another process or none, is read as itself.
   hj.save(tmp_path / 'exact', MODEL, PARAMS, exist_ok=True)
-  assert hj.load(tmp_path / 'exact')[0] == MODEL and hj.load(tmp_path / 'exact')[2] is None
+  model, _, distribution = hj.load(tmp_path / 'exact')
+  assert model == MODEL and distribution is None
 
 
 @pytest.mark.parametrize(('dtype', 'is_possible'), [(np.float64, True), (np.float32, False)])
