@@ -140,7 +140,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.tasks_per_trial = config.tasks_at_a_time = 4
   config.models = ('bert', 'exact')
   config.model = ''
-  config.own_head = ''
+  config.own_head = config.label = ''
   config.methods = ('head', 'prompt')
   config.distribution = ''
   config.corpus_file = ''

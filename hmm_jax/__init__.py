@@ -39,4 +39,16 @@ import lazy_loader
 __version__ = '0.3.0'
 
 # The public names are those of __init__.pyi; a module is imported when one of its names is first used.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name):
+  try:
+    return _attached(name)
+  except AttributeError as error:
+    # Tools ask for private names.
+    if name.startswith('_'):
+      raise
+    from hmm_jax._support.names import did_you_mean
+
+    raise AttributeError(f'{error}{did_you_mean(name)}') from None

@@ -77,6 +77,7 @@ from .workflow import (
   draw_task as draw_task,
   load_tuned as load_tuned,
   pretrain as pretrain,
+  Pretrained as Pretrained,
   tune as tune,
   Tuned as Tuned,
 )

@@ -13,29 +13,34 @@ exact = hj.tune(hj.ExactModel(hmm.num_tokens), hmm, hmm, task, prompt_length=10)
 after `import hmm_jax as hj, jax; key = jax.random.key(0)`. Defaults are those of the small scale (`hmm_jax.defaults`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import math
+import time
 from typing import Any, NamedTuple
+import warnings
 
+from flax import linen as nn
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from hmm_jax import defaults
 from hmm_jax._support import arguments
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.memory_hmm import MemoryHMM
-from hmm_jax.distributions.sampling import sample_chunks
+from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks, token_dtype
 from hmm_jax.files import tuned as tuned_files
 from hmm_jax.files.folders import Path
-from hmm_jax.models import bayes_gap, optimizer, pretraining, sharding
+from hmm_jax.models import bayes_gap, flax_model, pretraining, sharding
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.masking import Corruption, next_token
 from hmm_jax.models.model import MaskedLM
+from hmm_jax.models.optimizer import scheduled
 from hmm_jax.tuning import tasks, tuner as tuner_lib
 from hmm_jax.tuning.heads import check_head, Head, Linear, positions_read
 
@@ -45,31 +50,81 @@ Report = Callable[[int, dict[str, float]], None]
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
 
 
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+  """A pretrained model, which unpacks as `model, params`, and its cost.
+
+  Attributes:
+    model: `BertModel`, or `FlaxModel` of a module of your own.
+    params: its parameters.
+    seconds: wall time, with sampling, compiling and reporting.
+    tokens: that were read, with repetitions.
+
+  >>> import hmm_jax as hj
+  >>> bert = Bert(num_tokens=3, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=64, dropout_rate=0.0)
+  >>> done = pretrain(hj.processes.mess3(), 0, steps=2, bert=bert)
+  >>> model, params = done
+  >>> done.tokens, done.num_parameters  # of two batches of 32 chunks of 64 tokens
+  (4096, 1252)
+  """
+
+  model: MaskedLM
+  params: Any = dataclasses.field(repr=False)
+  seconds: float
+  tokens: int
+
+  def __iter__(self) -> Iterator[Any]:
+    return iter((self.model, self.params))
+
+  @property
+  def num_parameters(self) -> int:
+    return sum(map(np.size, jax.tree.leaves(self.params)))
+
+
 @with_promotion
 def pretrain(
   hmm: Distribution,
-  key: Array,
+  key: Array | int,
   *,
   steps: int = defaults.NUM_STEPS,
   bert: Bert | None = None,
+  model: nn.Module | None = None,
+  learning_rate: float | None = None,
+  optimizer: optax.GradientTransformation | None = None,
+  batch_size: int = defaults.BATCH_SIZE,
+  corpus: Array | np.ndarray | None = None,
+  document_length: int | None = None,
+  chunk_length: int | None = None,
   report: Report | None = None,
-) -> tuple[BertModel, Any]:
-  """Pretrain a BERT on text of a distribution by masked language modelling; return the model and its parameters.
+  callback: Callable[[int, Any], None] | None = None,
+) -> Pretrained:
+  """Pretrain a model on text of a distribution by masked language modelling; `model, params = pretrain(...)`.
 
   A causal one is pretrained by next-token prediction.
 
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
-    key: decides the text, the first parameters and every step.
-    steps: number of Muon steps; 0 gives the untrained parameters that this key starts from.
-    bert: its sizes; those of the small scale if None. The model that is returned computes in float32.
+    key: decides the text, the first parameters and every step; an integer is a seed.
+    steps: number of steps; 0 gives the untrained parameters that this key starts from.
+    bert: the sizes of a BERT; those of the small scale if None. The model that is returned computes in float32.
+    model: any linen module with `embed` and `predict` in its place, as `hmm_jax.models.flax_model.FlaxModel` describes.
+    learning_rate: its peak, after 50 steps of warm-up and before a linear decay to 0; 0.002 if None. A BERT is trained
+      by Muon, whose matrices have ten times that rate, any other module by AdamW.
+    optimizer: of optax, in place of these.
+    batch_size: chunks of a step.
+    corpus: documents [S, T] of token ids to read in place of a sample.
+    document_length: tokens of a sampled document; 10,240 if None. At most of `chunk_length`, every chunk is a text that
+      begins at the initial law. Otherwise a chunk begins anywhere.
+    chunk_length: tokens that the model reads at once, 64 or those of a document; a document's remainder is dropped.
     report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, the
       mean loss in nats of the steps since the last call, and the distance from the exact G of `hmm` at the [MASK] of
-      texts, their first token, or their last for a causal BERT: `kl_at_mask` in nats and `tv_at_mask`, total variation.
-      Nothing is measured if None.
+      texts, their first token, or their last for a causal model: `kl_at_mask` in nats and `tv_at_mask`, total
+      variation. Nothing is measured if None.
+    callback: called before the first step and with each report, with the steps so far and the parameters (numpy).
 
   Raises:
-    ValueError: the distribution or `steps` is not valid, or `bert` is for another vocabulary.
+    ValueError: the distribution or a number is not valid, two arguments decide the same, or `bert` or `model` is for
+      another vocabulary or no language model.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj
@@ -79,37 +134,91 @@ def pretrain(
   >>> hj.token_probs(model, params, jnp.array([[4, 1, 2, 3, 0]])).shape
   (1, 5, 4)
   """
-  hmm = arguments.distribution(hmm)
-  bert = bert or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
-  arguments.check_vocabulary(bert, hmm)
+  start = time.perf_counter()
+  hmm, key = arguments.process('hmm', hmm), arguments.key(key)
+  arguments.given_once(bert=bert, model=model)
+  arguments.given_once(learning_rate=learning_rate, optimizer=optimizer)
+  arguments.given_once(corpus=corpus, document_length=document_length)
+  arguments.check_size('steps', steps, least=0)
+  network, trained = _network(hmm, bert or model)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  arguments.check_size('steps', steps, least=0)
-  steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
-  init, train_steps = _compiled(bert, steps, steps_per_call)
-  chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
-  model, state = BertModel(bert.clone(dtype=jnp.float32, attention='xla')), init(key_params)
+  chunks = _chunks(key_corpus, hmm, corpus, document_length, chunk_length)
+  arguments.check_size('batch_size', batch_size, most=len(chunks))
+  each = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
+  optimizer = optimizer or _optimizer(isinstance(trained, BertModel), learning_rate, steps)
+  sizes = dict(batch_size=batch_size, steps_per_call=each, mesh=sharding.make_mesh())
+  init, train_steps = _programs(network, optimizer, _corruption(trained), **sizes)
+  state = init(key_params)
+  if isinstance(trained, flax_model.FlaxModel):
+    flax_model.check(trained, pretraining.params_here(state), chunks.shape[1])
+  if callback:
+    callback(0, jax.device_get(pretraining.params_here(state)))
   if report:
-    hidden = -1 if bert.causal else 0
+    hidden = -1 if trained.causal else 0
     inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
     ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
   call = lambda state: train_steps(state, chunks, key_steps)
-  calls = pretraining.training_calls(call, state, steps_per_call, steps)
+  calls = pretraining.training_calls(call, state, each, steps)
   for step, state, loss in calls:
+    params = pretraining.params_here(state)
     if report:
-      gap = bayes_gap.measure_gap(model, pretraining.params_here(state), ideal, **_AT_A_TIME)
+      gap = bayes_gap.measure_gap(trained, params, ideal, **_AT_A_TIME)
       report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
-  return model, pretraining.params_here(state)
+    if callback:
+      callback(step, jax.device_get(params))
+  params = jax.block_until_ready(pretraining.params_here(state))
+  return Pretrained(trained, params, time.perf_counter() - start, steps * batch_size * chunks.shape[1])
 
 
-@functools.cache
-def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-  """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
-  muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
-  corruption = next_token(bert.num_tokens) if bert.causal else Corruption(bert.num_tokens, **defaults.CORRUPTION)
-  return pretraining.make_programs(
-    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
-  )
+def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, MaskedLM]:
+  """A module as pretraining calls it, and the model that it becomes."""
+  module = module or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
+  if isinstance(module, Bert):
+    arguments.check_vocabulary(module, hmm)
+    return module, BertModel(module.clone(dtype=jnp.float32, attention='xla'))
+  if not (isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')):
+    raise ValueError(f'model is a {type(module).__name__}; valid is a flax.linen module with embed and predict')
+  return flax_model.network(module), flax_model.FlaxModel(module, hmm.num_tokens)
+
+
+def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | None, chunk_length: int | None) -> Any:
+  """The chunks [S, T] of a corpus, or of as many tokens as by default."""
+  sizes = dict(defaults.CORPUS)
+  if corpus is not None:
+    documents = np.atleast_2d(arguments.array('corpus', corpus))
+    arguments.check_ids('corpus', documents, hmm.num_tokens)
+    document_length = documents.shape[1]
+  if document_length is not None:
+    arguments.check_size('document_length', document_length)
+    num_tokens = sizes['num_documents'] * sizes['document_length']
+    sizes.update(document_length=document_length, num_documents=-(-num_tokens // document_length))
+  chunk_length = min(sizes['chunk_length'], sizes['document_length']) if chunk_length is None else chunk_length
+  arguments.check_size('chunk_length', chunk_length, most=sizes['document_length'])
+  if corpus is not None:
+    return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
+  if far := far_start(hmm, sizes['document_length'], chunk_length):
+    warnings.warn(far, stacklevel=4)
+  return sample_chunks(key, hmm, **sizes | {'chunk_length': chunk_length})
+
+
+@functools.lru_cache(8)
+def _optimizer(for_bert: bool, learning_rate: float | None, num_steps: int) -> optax.GradientTransformation:
+  """Muon for a BERT, whose kernels are matrices, and AdamW for any other module."""
+  fields = dict(defaults.OPTIMIZER, warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps)
+  factor = 1 if learning_rate is None else learning_rate / fields['learning_rate']
+  fields['learning_rate'] *= factor
+  fields['muon_learning_rate'] = fields['muon_learning_rate'] * factor if for_bert else None
+  return scheduled(**fields)
+
+
+def _corruption(model: MaskedLM) -> Corruption:
+  """The corruption of a masked model's text, or none for a causal one."""
+  return next_token(model.num_tokens) if model.causal else Corruption(model.num_tokens, **defaults.CORRUPTION)
+
+
+# One for every distribution, since no shape depends on it.
+_programs = functools.lru_cache(8)(pretraining.make_programs)
 
 
 class DownstreamTask(NamedTuple):
@@ -117,12 +226,13 @@ class DownstreamTask(NamedTuple):
 
   Attributes:
     task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the masked token i; or
-      [C, M], of a memory's first cell.
-    key: decides the texts, where tuning starts and the order of its inputs.
+      [C, M], of a memory's first cell; or a function from the inputs [n, T] and these posteriors [n, H] to labels [n].
+    key: decides the texts, where tuning starts and the order of its inputs; an integer is a seed.
     length: tokens of a text, one of which is masked.
     num_train: training texts.
     num_test: test texts.
     hidden: position of the masked token: 0, the first, or -1, the last, as causal models need it.
+    given: the inputs and labels of `from_labels`, in place of texts that are drawn.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -130,14 +240,39 @@ class DownstreamTask(NamedTuple):
   >>> inputs, labels = task.examples(hmm)
   >>> inputs.shape, bool(set(labels.tolist()) <= {0, 1, 2})
   ((30, 5), True)
+  >>> def parity(inputs, posteriors):  # of the two likeliest states
+  ...   return posteriors.argsort()[:, -2:].sum(1) % 2
+  >>> DownstreamTask(parity, jax.random.key(1), length=5, num_train=20, num_test=10).examples(hmm)[1].shape
+  (30,)
   """
 
-  task_weights: Array | np.ndarray
-  key: Array
+  task_weights: Any
+  key: Array | int
   length: int = defaults.LENGTH
   num_train: int = defaults.NUM_TRAIN
   num_test: int = defaults.NUM_TEST
   hidden: int = 0
+  given: Any = None
+
+  @classmethod
+  def from_labels(
+    cls, inputs: Any, labels: Any, key: Array | int = 0, *, num_train: int | None = None, hidden: int = 0
+  ) -> 'DownstreamTask':
+    """A task of texts [n, T] and labels [n], integers from 0; the first `num_train`, 60% if None, are for training.
+
+    The token at `hidden` is masked if it is not. Raises ValueError if shapes, labels or `num_train` do not fit.
+
+    >>> texts = np.array([[4, 1, 2], [4, 0, 1], [4, 3, 3]])
+    >>> DownstreamTask.from_labels(texts, [0, 1, 1], num_train=2).num_test
+    1
+    """
+    inputs = np.asarray(arguments.array('inputs', inputs))
+    if inputs.ndim != 2:
+      raise ValueError(f'inputs have shape {inputs.shape}; valid is [texts, length]')
+    labels = tasks.labelled(lambda *_: labels, inputs).labels
+    num_train = len(inputs) * 3 // 5 if num_train is None else num_train
+    arguments.check_size('num_train', num_train, most=len(inputs) - 1)
+    return cls(None, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, (inputs, labels))
 
   @with_promotion
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
@@ -145,13 +280,20 @@ class DownstreamTask(NamedTuple):
 
     Raises ValueError where `task_weights` do not fit the distribution.
     """
-    hmm, weights = arguments.distribution(hmm), arguments.array('task_weights', self.task_weights)
+    if self.given:
+      inputs, labels = self.given
+      arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
+      return np.asarray(tasks.hide(inputs, hmm.num_tokens, self.hidden)), labels
+    hmm, weights = arguments.distribution(hmm), self.task_weights
+    inputs, probs = _inputs_and_probs(hmm, self)
+    if callable(weights):
+      return inputs, tasks.labelled(weights, probs, inputs).labels
+    weights = arguments.array('task_weights', weights)
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
     if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
       raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
     arguments.check_finite('task_weights', weights)
-    inputs, probs = _inputs_and_probs(hmm, self)
-    return inputs, tasks.labelled(self.task_weights, probs).labels
+    return inputs, tasks.labelled(weights, probs).labels
 
 
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
@@ -160,13 +302,13 @@ def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarr
     arguments.check_size(name, getattr(task, name))
   if task.hidden not in (0, -1):
     raise ValueError(f'hidden is {task.hidden}; valid are 0, the first token, and -1, the last')
-  key_texts, _ = jax.random.split(task.key)
+  key_texts, _ = jax.random.split(arguments.key(task.key))
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length, task.hidden)
   return np.asarray(inputs), tasks.label_probs(hmm, inputs, hidden=task.hidden)
 
 
 @with_promotion
-def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
+def draw_task(hmm: Distribution, key: Array | int, **sizes: int) -> DownstreamTask:
   """Draw mu, six standard normal entries of [2, H], again until the training texts have both labels.
 
   >>> import jax, hmm_jax as hj
@@ -184,9 +326,10 @@ def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
   Raises:
     ValueError: 1000 draws gave all training texts one label, or the distribution is not valid.
   """
+  hmm, key = arguments.process('hmm', hmm), arguments.key(key)
   key_weights, key_task = jax.random.split(key)
   task = DownstreamTask(np.zeros(0), key_task, **sizes)
-  _, probs = _inputs_and_probs(arguments.distribution(hmm), task)
+  _, probs = _inputs_and_probs(hmm, task)
   drawn = tasks.draw_task(key_weights, probs, task.num_train, **defaults.TASK_WEIGHTS)
   return task._replace(task_weights=drawn.task_weights)
 
@@ -291,8 +434,10 @@ def tune(
   model: MaskedLM,
   params: Any,
   hmm: Distribution,
-  task: DownstreamTask,
+  task: DownstreamTask | None = None,
   *,
+  inputs: Any = None,
+  labels: Any = None,
   prompt_length: int = defaults.PROMPT_LENGTH,
   head: Head | None = None,
   schedule: tuner_lib.Schedule | None = None,
@@ -304,7 +449,9 @@ def tune(
     model: such as what `pretrain` returns, `ExactModel`, or a `MaskedLM` of your own.
     params: its parameters; of an `ExactModel` the distribution.
     hmm: what the task's texts are drawn from.
-    task: from `draw_task`, or of your own mu: `DownstreamTask(mu, key)`.
+    task: from `draw_task`, or of your own mu or labels: `DownstreamTask(mu, key)`, `DownstreamTask(function, key)`.
+    inputs: texts of your own with their `labels`, in place of a task, as `DownstreamTask.from_labels` takes them.
+    labels: theirs.
     prompt_length: P; 0 tunes only the head.
     head: a linear one at the [MASK] if None.
     schedule: of AdamW.
@@ -321,8 +468,12 @@ def tune(
   >>> tune(model, hmm, hmm, task, prompt_length=2).prompt.shape
   (2, 3)
   """
-  hmm, params = arguments.distribution(hmm), arguments.model_params(params)
+  hmm, params = arguments.process('hmm', hmm), arguments.model_params(params)
   arguments.check_vocabulary(model, hmm)
+  arguments.given_once(task=task, labels=labels)
+  if task is None and labels is None:
+    raise ValueError('task is None; valid is a DownstreamTask, or inputs and labels in its place')
+  task = task or DownstreamTask.from_labels(inputs, labels, hidden=-1 if model.causal else 0)
   arguments.check_size('prompt_length', prompt_length, 0)
   if model.causal and not task.hidden:
     raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
@@ -330,10 +481,12 @@ def tune(
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
   prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
-  head = head or Linear(len(task.task_weights), position=task.hidden)
-  check_head(head, len(task.task_weights), model.num_tokens, task.length)
+  mu: Any = task.task_weights
+  num_classes = len(mu) if hasattr(mu, '__len__') else max(int(labels.max()) + 1, 2)
+  head = head or Linear(num_classes, position=task.hidden)
+  check_head(head, num_classes, model.num_tokens, task.length)
   tuner = tuner_lib.Tuner(model, head, prompt)
-  _, key_tuning = jax.random.split(task.key)
+  _, key_tuning = jax.random.split(arguments.key(task.key))
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]

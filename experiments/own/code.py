@@ -1,4 +1,4 @@
-"""A masked language model or a head of the user's own, MODULE:FUNCTION, which only flags and config files import.
+"""A model, a head or labels of the user's own, MODULE:FUNCTION, which only flags and config files import.
 
 A record, which may come from anybody, can name a function only if this process's command line named it too.
 """
@@ -18,17 +18,19 @@ from experiments.settings.fields import require, users_program
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
+from hmm_jax._support.arguments import check_ids
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
 from hmm_jax.models.shifted import Shifted
-from hmm_jax.tuning import heads
+from hmm_jax.tuning import heads, tasks
 
 
 class Function(NamedTuple):
   """A function of the user's.
 
   Attributes:
-    call: the function, from (distribution, key) to (model, params), or from the number of classes to a head.
+    call: from (distribution, key) to (model, params), from the number of classes to a head, or from (texts, posteriors)
+      to labels.
     digest: the SHA-256 of the file of its module; modules it imports are not covered.
   """
 
@@ -54,7 +56,7 @@ def import_named(*grid: Settings) -> None:
 
 def _named(settings: Settings) -> dict[str, str]:
   """The functions of settings, by the field that names each."""
-  named = {'model': settings.model, 'own_head': settings.own_head}
+  named = {'model': settings.model, 'own_head': settings.own_head, 'label': settings.label}
   return {field: name for field, name in named.items() if name}
 
 
@@ -118,6 +120,18 @@ def check_model(trial: Trial, distribution: Distribution) -> None:
 def own_head(settings: Settings) -> heads.Head:
   """The head that a function makes of the number of classes."""
   return imported('own_head', settings.own_head).call(settings.downstream.num_classes)
+
+
+def own_labels(settings: Settings) -> tasks.LabelRule:
+  """The function of labels; it raises SettingsError unless they are classes of the texts."""
+
+  def labels(texts: np.ndarray, posteriors: np.ndarray) -> np.ndarray:
+    with users_program('label', settings.label, 'a function from texts [n, T] and posteriors [n, S] to classes [n]'):
+      task = tasks.labelled(imported('label', settings.label).call, posteriors, texts)
+      check_ids('labels', task.labels, settings.downstream.num_classes)
+    return task.labels
+
+  return labels
 
 
 def check_head(settings: Settings) -> None:

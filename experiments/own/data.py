@@ -61,6 +61,9 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
   if 'hmm' not in config:
     return
+  if label := config.get('label'):
+    # A function labels each text once.
+    _set(config, {}, {'tasks_per_trial': 1, 'tasks_at_a_time': 1}, named, label)
   folder = config.get('pretrained_from')
   if folder and isinstance(folder, str):
     pretrained = _pretrained_folder(config.get('pretrained'), workdir)

@@ -15,7 +15,7 @@ from hmm_jax.tuning.reachable import linear_score, LinearScore, reachable
 from hmm_jax.tuning.tuner import Tuner
 
 # Exact supports; ranks up to rounding.
-_EXACT = assumptions.Thresholds(0.0, 1e-9)
+_EXACT = assumptions.Thresholds()
 # Of the search for H*: fewer suffice for HMMs of up to about 20 states.
 _MAX_NODES = 2000
 
@@ -32,6 +32,10 @@ def fits(job: Job, tuner: Tuner, states: np.ndarray) -> list[Fitted]:
   reach = reachable(hmm, job.inputs.shape[1] - 1)
   found = []
   for task, labels in zip(job.tasks, job.labels):
+    if job.settings.label:
+      # Labels of the user's own have no mu.
+      found.append(_searched(job, probs, labels))
+      continue
     weights = _joint_weights(job, task)
     score = linear_score(hmm, reach, weights, hmm.initial_probs)
     best = _searched(job, probs, labels)

@@ -1,7 +1,6 @@
 """Checks of a grid before anything is written: the user's own things serve, and some trial has tasks."""
 
 from collections.abc import Callable, Sequence
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -50,7 +49,7 @@ def check_draws(settings: Settings) -> None:
     process_of, named = lambda _: distribution, ('distribution', settings.distribution)
   if 'own_head' in settings.used_methods:
     code.check_head(settings)
-  drawn = trials(settings)
+  drawn = trials(settings, code=code.digests)
   if 'own' in settings.models:
     for trial in drawn[: len(settings.grid())]:
       code.check_model(trial, process_of(trial))
@@ -60,6 +59,8 @@ def check_draws(settings: Settings) -> None:
     raise SettingsError(f'num_states is {settings.num_states}; valid are fewer ({str(error).partition(".")[0]})')
   num_nonzero = f'downstream.num_nonzero is {settings.downstream.num_nonzero}'
   valid = f'a process whose texts get two labels under some mu ({num_nonzero}); every draw gave one label'
+  if settings.label:
+    named, valid = ('label', settings.label), 'a function that gives training texts two labels'
   require(has_tasks, *named, valid)
 
 
@@ -73,7 +74,11 @@ def _drawn(trial: Trial) -> Distribution:
 
 def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
   # As trials run, so that they find its programs.
-  with contextlib.suppress(ValueError), trial_lib.precisely():
-    trial_lib.shared_tasks(trial, distribution)
-    return True
-  return False
+  with trial_lib.precisely():
+    try:
+      trial_lib.shared_tasks(trial, distribution)
+    except SettingsError:
+      raise
+    except ValueError:
+      return False
+  return True

@@ -9,6 +9,7 @@ import jax
 from jax import Array
 import numpy as np
 
+from experiments.own import code
 from experiments.settings.grid import Settings
 from experiments.settings.groups import DownstreamSettings
 import hmm_jax
@@ -45,8 +46,8 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
   """The inputs and the tasks of a trial.
 
   A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`. `key` decides the texts;
-  mu of task t is drawn by fold_in(key_tasks, t). Raises ValueError if every draw of mu gives all training inputs one
-  label.
+  mu of task t is drawn by fold_in(key_tasks, t). A function of the settings' `label` takes the place of mu. Raises
+  ValueError if it, or every draw of mu, gives all training inputs one label.
   """
   d, splits = settings.downstream, _splits(settings.downstream)
   texts = tasks_lib.draw_texts(
@@ -64,6 +65,9 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
   if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
     label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)
   state_probs = label_probs(inputs)
+  own = tasks_lib.labelled(code.own_labels(settings), state_probs, inputs) if settings.label else None
+  if own and not np.ptp(own.labels[: d.num_train]):
+    raise ValueError(f'label {settings.label} gives all training inputs one label')
   task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
@@ -71,7 +75,7 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
   return Downstream(
     inputs=seen,
     # Drawn by all `num_train` inputs: the tasks are the same at each number of labels.
-    tasks=[tasks_lib.draw_task(key_task, state_probs, d.num_train, **task_settings) for key_task in keys],
+    tasks=[own or tasks_lib.draw_task(key_task, state_probs, d.num_train, **task_settings) for key_task in keys],
     splits=splits,
     documents=documents[:, : seen.shape[1]],
     label_probs=label_probs,

@@ -145,7 +145,7 @@ WAYS = {
   'mlp_converged': Way(_mlp, fit=scheduled.best_start, measures=_PARAMETERS),
   'quadratic': Way(read=_products, fit=optimal_heads.validated, measures=_PARAMETERS),
   'posterior': Way(read=_posterior, fit=optimal_heads.validated),
-  'neighbours': Way(read=neighbours.nearest_posteriors, fit=neighbours.fits),
+  'neighbours': Way(read=neighbours.nearest, fit=neighbours.fits),
   'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
   'probe_ridge': Way(probes=True, fit=optimal_heads.standardised),
   'attention_converged': Way(_attention, fit=scheduled.best_start),

@@ -14,8 +14,8 @@ from hmm_jax.tuning.tuner import Tuner
 _LEAST = 1e-12
 
 
-def nearest_posteriors(job: Job, tuner: Tuner) -> np.ndarray:
-  """The posterior [n, S] that decides the label of the text whose log G is nearest to that of each input."""
+def nearest(job: Job, tuner: Tuner) -> tuple[np.ndarray, np.ndarray]:
+  """The text whose log G is nearest to that of each input, behind the posterior [n, S] that decides its label."""
   s, distribution = job.settings, job.frozen.distribution
   # What is folded into the key of one training text decides no other draw.
   key = jax.random.fold_in(job.trial.keys().downstream, 1)
@@ -27,7 +27,7 @@ def nearest_posteriors(job: Job, tuner: Tuner) -> np.ndarray:
   seen = texts[:, : s.seen_length(job.method)]
   states = tasks_lib.hidden_state_probs(distribution, seen, hidden)
   _, places = cKDTree(_logs(distribution, states)).query(_logs(distribution, optimal_heads.states(job, tuner)))
-  return job.downstream.label_probs(texts[places])
+  return job.downstream.label_probs(texts[places]), texts[places]
 
 
 def _logs(distribution: Distribution, states: np.ndarray) -> np.ndarray:
@@ -35,8 +35,8 @@ def _logs(distribution: Distribution, states: np.ndarray) -> np.ndarray:
   return np.log(np.maximum(optimal_heads.exact_probs(distribution, states), _LEAST))
 
 
-def fits(job: Job, tuner: Tuner, probs: np.ndarray) -> list[Fitted]:
+def fits(job: Job, tuner: Tuner, read: tuple[np.ndarray, np.ndarray]) -> list[Fitted]:
   """The labels of the nearest texts, for each task."""
   weights = [job.downstream.tasks[task].task_weights for task in job.tasks]
-  answers = [tasks_lib.labelled(mu, probs).labels for mu in weights]
+  answers = [tasks_lib.labelled(mu, *read).labels for mu in weights]
   return [Fitted({}, answer == labels, None, {}) for answer, labels in zip(answers, job.labels)]

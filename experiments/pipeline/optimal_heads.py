@@ -138,8 +138,12 @@ def sizes(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dic
 
   It is osc(b) / osc(mu) of the contrast of two classes, osc the largest minus the least entry; the largest of several.
   """
-  fields = []
+  fields: list[dict[str, Any]] = []
   for fitted, task in zip(fits, job.tasks):
+    if job.settings.label:
+      # Labels of the user's own have no mu.
+      fields.append({})
+      continue
     of_head = _oscillations(np.asarray(fitted.trainable['head'].weights).T)
     of_task = _oscillations(np.asarray(job.downstream.tasks[task].task_weights))
     fields.append({'head_size': float((of_head / of_task).max())})

@@ -25,7 +25,7 @@ from experiments.settings.groups import CorpusSettings, MlmSettings, PretrainSet
 from experiments.settings.trial import trials
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
-from hmm_jax.distributions.sampling import in_chunks, sample_chunks
+from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks
 from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
 from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
@@ -271,6 +271,8 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
     if int(state.step) < run.fields.num_steps:
       with reporter.clock.phase('corpus'):
         call = on_corpus()
+      if not isinstance(run.text, np.ndarray):
+        reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
       state = train(run, state, metrics, call, saved, reporter)
   return state, metrics
 

@@ -101,6 +101,9 @@ def _fits(job: Job, trained: Trained) -> list[Fitted]:
 
 
 def _of_other_task(job: Job, is_other_label: np.ndarray) -> dict[str, Any]:
+  if job.settings.label:
+    # There is no other task.
+    return {}
   return {'other_task_accuracy': float(is_other_label[job.downstream.splits['test']].mean())}
 
 

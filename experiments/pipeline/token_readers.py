@@ -63,10 +63,10 @@ def changed_shares(job: Job, tuner: Tuner, tokens: np.ndarray, fits: list[Fitted
   kept = [
     token_readers.keep_nearest(downstream.inputs[test], num_tokens, count) for count in range(tokens.shape[1] + 1)
   ]
-  probs = [downstream.label_probs(inputs) for inputs in kept]
+  probs = [(downstream.label_probs(inputs), inputs) for inputs in kept]
   fields = []
   for number in job.tasks:
     task = downstream.tasks[number]
-    relabelled = [tasks_lib.labelled(task.task_weights, some).labels for some in probs]
+    relabelled = [tasks_lib.labelled(task.task_weights, *some).labels for some in probs]
     fields.append({'changed_shares': [float((labels != task.labels[test]).mean()) for labels in relabelled]})
   return fields

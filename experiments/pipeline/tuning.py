@@ -95,7 +95,7 @@ def _accuracies(task: tasks_lib.Task, fitted: Fitted, splits: dict[str, slice]) 
     'train_loss': fitted.loss,
     'majority_accuracy': float(tasks_lib.majority_accuracy(task.labels[splits['train']], task.labels[test])),
     'redraws': task.redraws,
-    'smallest_margin': float(task.margins.min()),
+    'smallest_margin': None if callable(task.task_weights) else float(task.margins.min()),
     'near_tie_share': float((~is_clear).mean()),
     'clear_accuracy': float(is_right[test][is_clear].mean()) if is_clear.any() else None,
   }

@@ -12,7 +12,7 @@ import jax
 import pandas as pd
 
 from experiments.analysis.tables import as_text, format_number, Table
-from experiments.own import data
+from experiments.own import code, data
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, results
 from experiments.records.results import Record
@@ -42,7 +42,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   for settings in grid:
     pretraining.check_machine(settings)
     data.read_kept(settings, workdir)
-  recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid)]
+  recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid, code=code.digests)]
   trial_of = _trial_names(recorded, grid)
   numbers = [number for number in trial_numbers(text, len(names)) if names[number] in trial_of]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
@@ -100,7 +100,7 @@ def recorded_settings(configs: Sequence[Record], pretrained: str, classes: confi
 def _name(record: Record) -> str:
   """The fields that tell a record from others, as JSON: it may come from anybody, with any values."""
   fields = filter(lambda name: '.' in name, record)
-  names = 'trial_id', 'task', 'model', 'method', 'step', 'own_head'
+  names = 'trial_id', 'task', 'model', 'method', 'step', 'own_head', 'label'
   return json.dumps([record.get(name) for name in (*names, *sorted(fields))])
 
 

@@ -6,7 +6,7 @@ A record is done when its file is there and has its checksum; nothing is unpickl
 import pathlib
 from typing import Any, TYPE_CHECKING
 
-from experiments.records import environment as environments, results
+from experiments.records import environment as environments, results, trials
 from experiments.runtime import storage
 from experiments.settings.fields import require
 
@@ -26,7 +26,7 @@ def load(workdir: str | pathlib.Path, having: str = '', environment: bool = Fals
     having: a field; only records that have it are read, and they bring their columns. Studies write several kinds of
       records, each with a field of its own: with it a table holds one kind and no column of another.
     environment: add the columns of the environment that each record was made in, such as `devices`, `cpu`, `commit`
-      and `packages`.
+      and `packages`, and `trial_seconds`, the wall time of its trial, if the folder has its trials.
 
   Raises:
     SettingsError: there is no such folder, the records are damaged, or of another schema, or none has the field.
@@ -52,6 +52,9 @@ def frame(workdir: pathlib.Path, rows: list[dict[str, Any]], environment: bool) 
 
   records = pd.DataFrame(rows)
   made = environments.load(workdir, rows) if environment else {}
+  spent = trials.seconds(workdir) if environment and 'trial_id' in records else {}
+  if spent:
+    records['trial_seconds'] = records['trial_id'].map(spent)
   if not made:
     return records
   # A record's own field counts before that of its environment.

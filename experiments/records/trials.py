@@ -166,6 +166,15 @@ def add_time(folder: TrialFolder, spent: dict[str, dict[str, float]]) -> None:
   files.append_json_line(folder.directory / FILE_OF_TIME, {'trial_id': folder.trial.id, **spent})
 
 
+def seconds(workdir: pathlib.Path) -> dict[str, float]:
+  """The wall seconds of each trial of a workdir by its id, over all runs that worked on it."""
+  spent: dict[str, float] = {}
+  for directory in files.entries(workdir / 'trials'):
+    rows = files.intact_json_lines(directory / FILE_OF_TIME)
+    spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
+  return spent
+
+
 @distributed.in_process_0
 def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], gap: Mapping[str, Any]) -> None:
   """Write the record of each task that one method was tuned on, its arrays first; raise Lost.

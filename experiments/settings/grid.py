@@ -63,6 +63,9 @@ class Settings(groups.Experiment):
   models: tuple[str, ...] = setting('models to tune the methods on; methods that need none run anyway', choices=MODELS)
   model: str = setting("model 'own': MODULE:FUNCTION, (distribution, key) -> (model, params); '': none")
   own_head: str = setting("method 'own_head': MODULE:FUNCTION, number of classes -> head; '': none")
+  label: str = setting(
+    "labels in place of mu: MODULE:FUNCTION, (texts [n, T], exact posteriors [n, S]) -> classes [n]; '': mu", earlier=''
+  )
   methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
   distribution: str = setting("named process, or .json or .npz file, which sets the sizes; '': drawn at random")
   corpus_file: str = setting("token ids for pretraining, .npy or .txt, one document a row or line; '': sampled")

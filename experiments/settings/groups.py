@@ -1,7 +1,6 @@
 """Groups of self-checking fields, which make up settings; the defaults are in `configs/`."""
 
 import dataclasses
-import functools
 import math
 
 import jax.numpy as jnp
@@ -106,9 +105,7 @@ class MlmSettings(AdamWSettings):
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
-    muon = functools.partial(optimizer_lib.muon, muon_learning_rate=self.muon_learning_rate)
-    build = muon if self.optimizer == 'muon' else optimizer_lib.adamw
-    return build(
+    return optimizer_lib.scheduled(
       self.learning_rate,
       self.warmup_steps,
       num_steps,
@@ -116,6 +113,7 @@ class MlmSettings(AdamWSettings):
       clip_norm=self.clip_norm,
       b2=self.b2,
       decay=self.decay,
+      muon_learning_rate=self.muon_learning_rate if self.optimizer == 'muon' else None,
     )
 
   def corruption(self, num_tokens: int, causal: bool) -> Corruption:

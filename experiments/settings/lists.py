@@ -27,7 +27,7 @@ OF_RUNNING = (
 # Fields that decide no record.
 NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records; a process has one value of the last.
-_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'fast_compilation')
+_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label', 'fast_compilation')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
 # Every record of a trial names these.
 _NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')

@@ -116,6 +116,9 @@ class Trial(NamedTuple):
     parts = [drawn, self.settings.measure, self.settings.downstream]
     if self.point.memory_size:
       parts.append(self.settings.memory.label_cell)
+    if self.settings.label:
+      # Settings on record may name a function that this process has not imported.
+      parts += [self.settings.label, self.code.get('label')]
     return digest(parts)
 
   def fit_id(self, model: str, method: str) -> str:

@@ -75,17 +75,50 @@ def _converted(name: str, annotation: str, x: Any) -> Any:
     return x
   if name in _WEIGHTS:
     return _weights(name, x)
+  if name == 'key':
+    return key(x)
   if 'rray' in annotation:
     return array(name, x)
   if name in ('params', 'head'):
     return model_params(x, name)
-  if name in ('hmm', 'distribution') and not hasattr(x, 'transition_matrix'):
-    raise ValueError(f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}; valid is a distribution such as an HMM')
+  if name in ('hmm', 'distribution'):
+    return process(name, x)
   if name.startswith('num_') or name in _SIZES:
     check_size(name, x, most=_MOST_STATES if name == 'num_states' else _LARGEST)
   if name.endswith('_temperature') and not isinstance(x, jax.core.Tracer) and not 1e-30 <= float(x) <= 1e30:
     raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
   return distribution(x)
+
+
+def process(name: str, x: Any) -> Any:
+  """A `distribution`; raises ValueError for anything else."""
+  if hasattr(x, 'transition_matrix'):
+    return distribution(x)
+  what = f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}'
+  # The order of a key and a distribution differs between functions.
+  swapped = ': are key and distribution swapped?' if isinstance(x, numbers.Integral) or _is_key(x) else ''
+  raise ValueError(f'{what}; valid is a distribution such as an HMM{swapped}')
+
+
+def key(x: Any) -> Any:
+  """A PRNG key, of which an integer is the seed; raises ValueError for anything else."""
+  if isinstance(x, numbers.Integral):
+    check_size('key', x, 0)
+    return jax.random.key(int(x))
+  if hasattr(x, 'transition_matrix'):
+    raise ValueError(f'key is a {type(x).__name__}; valid is a PRNG key or a seed: are key and distribution swapped?')
+  return array('key', x)
+
+
+def _is_key(x: Any) -> bool:
+  return isinstance(x, Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def given_once(**named: Any) -> None:
+  """Raise ValueError if more than one of the arguments is given, since each decides the same."""
+  given = [name for name, x in named.items() if x is not None]
+  if len(given) > 1:
+    raise ValueError(f'{" and ".join(given)} are both given; valid is one of them')
 
 
 def array(name: str, x: Any) -> Any:
@@ -101,7 +134,7 @@ def array(name: str, x: Any) -> Any:
     values = _values(x)
   except Exception:  # Each library raises its own.
     values = np.array('')
-  is_key = jnp.issubdtype(values.dtype, jax.dtypes.prng_key) and name.startswith(('key', 'params'))
+  is_key = _is_key(values) and name.startswith(('key', 'params'))
   if not is_key and not any(jnp.issubdtype(values.dtype, kind) for kind in _REAL):
     kind = f'{type(x).__name__} {getattr(x, "dtype", "")}'.strip()
     valid = 'an array of real numbers that float64 holds'

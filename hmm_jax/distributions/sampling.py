@@ -83,6 +83,23 @@ def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_le
   return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
 
 
+def far_start(hmm: Distribution, document_length: int, chunk_length: int) -> str:
+  """A sentence if texts begin at another law of the hidden state than the chunks of documents do, else ''.
+
+  A text begins at P[H_1], the middle one of the chunks of a document at P[H_t] of its first token t. The laws are far
+  from each other if their total variation is 1/2 or more.
+  """
+  transitions = float64.float64(hmm.transition_matrix)
+  law = float64.float64(hmm.joint_initial_probs).reshape(-1, len(transitions)).sum(0)
+  middle = document_length // chunk_length // 2 * chunk_length
+  distance = abs(law @ np.linalg.matrix_power(transitions, middle) - law).sum() / 2
+  if distance < 0.5:
+    return ''
+  where = f'chunks of {chunk_length} tokens begin anywhere in documents of {document_length}'
+  difference = f'total variation {distance:.2f} between the laws of their first states'
+  return f'texts begin at initial_probs, {where} ({difference}); with document_length={chunk_length} chunks are texts'
+
+
 def token_dtype(num_tokens: int) -> np.dtype:
   """The smallest unsigned type that holds ids 0 to V + 1."""
   return np.min_scalar_type(num_tokens + 1)

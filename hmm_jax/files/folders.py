@@ -1,6 +1,6 @@
 """Folders that are written whole or not at all, and what is read of them without trust."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 import contextlib
 import json
 import os
@@ -26,20 +26,22 @@ _DTYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'BF16': jnp.
 
 
 @contextlib.contextmanager
-def new_folder(directory: Path) -> Iterator[pathlib.Path]:
+def new_folder(directory: Path, replaces: Collection[str] = ()) -> Iterator[pathlib.Path]:
   """A folder beside `directory` that becomes it at the end of the block, or is removed if the block fails.
 
-  Raises ValueError if `directory` exists and is not an empty folder.
+  Raises ValueError if `directory` exists and is no folder, or has files other than those it `replaces`.
   """
   # A link leads to the folder that it names.
   path = pathlib.Path(os.path.realpath(os.path.expanduser(directory)))
-  if path.exists() and (not path.is_dir() or any(path.iterdir())):
+  if path.exists() and not (path.is_dir() and {file.name for file in path.iterdir()}.issubset(replaces)):
     raise ValueError(f'{str(path)!r} exists; valid is a new or an empty folder')
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.with_name(f'.{path.name}.{uuid.uuid4().hex}.partial')
   partial.mkdir()
   try:
     yield partial
+    for name in replaces:
+      (path / name).unlink(missing_ok=True)
     partial.replace(path)
   except BaseException:
     shutil.rmtree(partial)

@@ -17,6 +17,7 @@ from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel, MaskedLM
 
 _MASK, _WEIGHTS, _CAUSAL = '[MASK]', 'model.safetensors', 'causal.json'
+_FILES = _WEIGHTS, _CAUSAL, 'README.md', 'config.json', 'distribution.json', 'tokenizer.json', 'tokenizer_config.json'
 _CARD = """---
 library_name: transformers
 ---
@@ -35,7 +36,13 @@ _KINDS = ('masked', 'AutoModelForMaskedLM'), ('causal', 'AutoModelForCausalLM')
 
 
 def save(
-  directory: Path, model: MaskedLM, params: Any, distribution: HMM | MemoryHMM | Process | None = None, card: str = ''
+  directory: Path,
+  model: MaskedLM,
+  params: Any,
+  distribution: HMM | MemoryHMM | Process | None = None,
+  card: str = '',
+  *,
+  exist_ok: bool = False,
 ) -> None:
   """Write a model to a new folder, which Hugging Face's transformers, PEFT and TransformerLens open.
 
@@ -48,6 +55,7 @@ def save(
     params: its parameters.
     distribution: what it was pretrained on, for `distribution.json`.
     card: text for the folder's README.md, in front of how to open it.
+    exist_ok: replace a model that was saved in the folder, if nothing else is in it.
 
   Raises:
     ValueError: the model is of another class, the parameters do not fit it, or the folder is not empty.
@@ -71,7 +79,7 @@ def save(
     raise ValueError(f'model is a {type(model).__name__}; valid are a BertModel and an ExactModel')
   if distribution is not None:
     arguments.check_vocabulary(model, distribution)
-  with folders.new_folder(directory) as folder:
+  with folders.new_folder(directory, _FILES if exist_ok else ()) as folder:
     if distribution is not None:
       save_distribution(folder / 'distribution.json', distribution)
     if isinstance(model, BertModel):

@@ -122,7 +122,7 @@ class Layer(nn.Module):
   causal: bool = False
 
   @nn.compact
-  def __call__(self, parts: Sequence[Array], deterministic: bool, positions: Positions = None) -> Array:
+  def __call__(self, parts: Sequence[Array], positions: Positions = None) -> Array:
     """The layer's output [B, Q, D] at `positions`; only keys and values are computed at all positions.
 
     The input [B, T, D] comes in parts along time whose batch axes broadcast: a part shared by the batch is projected
@@ -131,7 +131,7 @@ class Layer(nn.Module):
     init = nn.initializers.truncated_normal(self.init_stddev)
     dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
     norm = functools.partial(_LayerNorm, dtype=self.dtype)
-    dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
+    dropout = nn.Dropout(self.dropout_rate, deterministic=not self.has_rng('dropout'))
     x_BxTxD = joined(parts)
     width = x_BxTxD.shape[-1]
     x_BxQxD, project = at_positions(x_BxTxD, positions), Projections(3, init, self.dtype, name='qkv')
@@ -163,7 +163,7 @@ class Bert(nn.Module):
     num_heads: attention heads.
     ffn_width: width of the feed-forward layer.
     max_positions: longest sequence, prompt included.
-    dropout_rate: of embeddings, attention weights and both residual branches.
+    dropout_rate: of embeddings, attention weights and both residual branches, if there is an rng 'dropout'.
     init_stddev: of the truncated normal that weights start from (0.02 in BERT, whose width is 768).
     dtype: of the computation; parameters, softmax and normalisation statistics are float32.
     attention: 'xla', or on a GPU 'cudnn', whose fused kernel needs half precision, [B, T, D] and no dropout.
@@ -197,7 +197,7 @@ class Bert(nn.Module):
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))
     self.embedding_norm = _LayerNorm(dtype=self.dtype)
-    self.embedding_dropout = nn.Dropout(self.dropout_rate)
+    self.embedding_dropout = nn.Dropout(self.dropout_rate, deterministic=not self.has_rng('dropout'))
     layer = functools.partial(
       Layer,
       self.num_heads,
@@ -220,7 +220,7 @@ class Bert(nn.Module):
     """Word embeddings [..., T, D]; positions are added by `encode`, so that a prompt shifts them."""
     return _rows(self.word_embedding.embedding, tokens).astype(self.dtype)
 
-  def encode(self, *parts: Array, deterministic: bool = True, positions: Positions = None) -> Array:
+  def encode(self, *parts: Array, positions: Positions = None) -> Array:
     """The last layer's hidden states at `positions`, [..., Q, D], of embeddings [..., T, D].
 
     Embeddings may come in parts along time, such as a prompt and a text, whose leading axes broadcast. Raises
@@ -234,19 +234,19 @@ class Bert(nn.Module):
       parts = self._shifted(parts)
     places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
     parts = tuple(part.astype(self.dtype) + place.astype(self.dtype) for part, place in zip(parts, places))
-    parts = tuple(self.embedding_dropout(self.embedding_norm(x), deterministic=deterministic) for x in parts)
+    parts = tuple(self.embedding_dropout(self.embedding_norm(x)) for x in parts)
     if self.scan_layers:
       scan = nn.scan(
-        lambda layer, x, _: (layer([x], deterministic), None),
+        lambda layer, x, _: (layer([x]), None),
         variable_axes={'params': 0},
         split_rngs={'params': True, 'dropout': True},
         length=self.num_layers - 1,
       )
       parts = scan(self.scanned, joined(parts), None)[:1]
-      return self.last(parts, deterministic, positions)
+      return self.last(parts, positions)
     for layer in self.layers[:-1]:
-      parts = (layer(parts, deterministic),)
-    return self.layers[-1](parts, deterministic, positions)
+      parts = (layer(parts),)
+    return self.layers[-1](parts, positions)
 
   def _shifted(self, parts: Sequence[Array]) -> tuple[Array, ...]:
     """The embeddings of the beginning and of all tokens but the last: row i has the token before i."""
@@ -260,11 +260,9 @@ class Bert(nn.Module):
     x = self.transform_norm(gelu(self.transform(hidden)))
     return self.word_embedding.attend(x).astype(jnp.float32) + self.output_bias
 
-  def __call__(self, tokens: Array, deterministic: bool = True, positions: Positions = None) -> Array:
+  def __call__(self, tokens: Array, positions: Positions = None) -> Array:
     """Logits at `positions`, [..., Q, V]: [MASK] is never a target, so its logit is left out."""
-    return self.decode(self.encode(self.embed(tokens), deterministic=deterministic, positions=positions))[
-      ..., : self.num_tokens
-    ]
+    return self.decode(self.encode(self.embed(tokens), positions=positions))[..., : self.num_tokens]
 
 
 def unrolled(params: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def learning_rates(peak: float, warmup_steps: int, num_steps: int, decay: str) -
   return optax.schedules.join_schedules([rising, falling], [start])
 
 
-def adamw(
+def scheduled(
   learning_rate: float,
   warmup_steps: int,
   num_steps: int,
@@ -42,41 +42,28 @@ def adamw(
   clip_norm: float,
   b2: float = 0.999,
   decay: str = 'linear',
+  muon_learning_rate: float | None = None,
 ) -> optax.GradientTransformation:
-  """AdamW (Loshchilov and Hutter 2019) with a global-norm clip, under `learning_rates`."""
-  rates = learning_rates(learning_rate, warmup_steps, num_steps, decay)
-  return optax.chain(optax.clip_by_global_norm(clip_norm), optax.adamw(rates, b2=b2, weight_decay=weight_decay))
+  """AdamW (Loshchilov and Hutter 2019) with a global-norm clip, under `learning_rates`.
 
-
-def muon(
-  learning_rate: float,
-  warmup_steps: int,
-  num_steps: int,
-  *,
-  muon_learning_rate: float,
-  weight_decay: float,
-  clip_norm: float,
-  b2: float = 0.999,
-  decay: str = 'linear',
-) -> optax.GradientTransformation:
-  """Muon (Jordan et al. 2024) for the matrices of layers, NAdamW for all else, with a clip, under `learning_rates`.
-
-  The matrices are the leaves named `kernel`: optax's own rule, every leaf of two axes, would take embeddings too.
-  Query, key and value are three matrices although they lie side by side in one kernel. An update [m, n] of a matrix, m
-  inputs and n outputs, has singular values near sqrt(max(1, n / m)) times its rate, whose peak is `muon_learning_rate`.
+  With a `muon_learning_rate` it is Muon (Jordan et al. 2024) for the matrices of layers, and NAdamW for all else. The
+  matrices are the leaves named `kernel`: optax's own rule, every leaf of two axes, would take embeddings too. Query,
+  key and value are three matrices although they lie side by side in one kernel. An update [m, n] of a matrix, m inputs
+  and n outputs, has singular values near sqrt(max(1, n / m)) times its rate, whose peak is `muon_learning_rate`.
   """
-  rates, muon_rates = (
-    learning_rates(peak, warmup_steps, num_steps, decay) for peak in (learning_rate, muon_learning_rate)
-  )
+  rates = learning_rates(learning_rate, warmup_steps, num_steps, decay)
+  clip = optax.clip_by_global_norm(clip_norm)
+  if muon_learning_rate is None:
+    return optax.chain(clip, optax.adamw(rates, b2=b2, weight_decay=weight_decay))
   of_matrices = contrib.muon(
-    muon_rates,
+    learning_rates(muon_learning_rate, warmup_steps, num_steps, decay),
     weight_decay=weight_decay,
     adam_learning_rate=rates,
     adam_weight_decay=weight_decay,
     adam_b2=b2,
     muon_weight_dimension_numbers=_dimension_numbers,
   )
-  return optax.chain(optax.clip_by_global_norm(clip_norm), _on_separate_matrices(of_matrices))
+  return optax.chain(clip, _on_separate_matrices(of_matrices))
 
 
 def _is_fused(path: tuple[Any, ...]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import functools
 from typing import Any, NamedTuple
 
+from flax import linen as nn
 import jax
 from jax import Array, lax
 import jax.numpy as jnp
@@ -17,7 +18,6 @@ import optax
 
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.models import masking, sharding
-from hmm_jax.models.bert import Bert
 
 
 class TrainState(NamedTuple):
@@ -25,7 +25,7 @@ class TrainState(NamedTuple):
 
   Attributes:
     step: [] int32, steps taken.
-    params: the tree of `Bert`, float32.
+    params: the tree of the network, float32.
     opt_state: of the optimiser.
   """
 
@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
 
 
 def make_programs(
-  bert: Bert,
+  network: nn.Module,
   optimizer: optax.GradientTransformation,
   corruption: masking.Corruption,
   *,
@@ -45,11 +45,14 @@ def make_programs(
 ) -> tuple[Callable[[Array], TrainState], Callable[[TrainState, Array, Array], tuple[TrainState, Array]]]:
   """Compile `key -> state`, a fresh one, and `(state, corpus [S, T], key) -> (state, losses [steps_per_call])`.
 
+  The network is a linen module, called with tokens [B, T] and positions [B, Q] or None, that returns the logits
+  [B, Q, V] of tokens: a `Bert`, or what `flax_model.network` makes of another module.
+
   The batch and the state are split over the mesh as in `hmm_jax.models.sharding`; the second donates its state. One
   compilation serves every corpus of one shape; in one process also if the first state is not on the mesh.
   """
-  fresh = lambda key: init_train_state(key, bert, optimizer)
-  train_steps = functools.partial(_train_steps, bert, optimizer, corruption, batch_size, steps_per_call)
+  fresh = lambda key: init_train_state(key, network, optimizer)
+  train_steps = functools.partial(_train_steps, network, optimizer, corruption, batch_size, steps_per_call)
   whole = sharding.replicated(mesh)
   of_state = sharding.state_shardings(mesh, jax.eval_shape(fresh, jax.random.key(0)))
   where = of_state, whole, whole
@@ -101,14 +104,14 @@ def params_here(state: TrainState) -> Any:
   return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
 
 
-def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransformation) -> TrainState:
+def init_train_state(key: Array, network: nn.Module, optimizer: optax.GradientTransformation) -> TrainState:
   """A fresh state; the init of `make_programs` creates it where it will live."""
-  params = bert.init(key, jnp.zeros((1, 1), jnp.int32))['params']
+  params = network.init(key, jnp.zeros((1, 1), jnp.int32))['params']
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
 def _train_steps(
-  bert: Bert,
+  network: nn.Module,
   optimizer: optax.GradientTransformation,
   corruption: masking.Corruption,
   batch_size: int,
@@ -130,7 +133,7 @@ def _train_steps(
     batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
     chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
     key = jax.random.fold_in(key_noise, state.step)
-    state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
+    state, loss = train_step(network, optimizer, corruption, state, chunks, key)
     return (state, epoch, order), loss
 
   unordered = jnp.int32(-1), jnp.arange(num_chunks)
@@ -139,7 +142,7 @@ def _train_steps(
 
 
 def train_step(
-  bert: Bert,
+  network: nn.Module,
   optimizer: optax.GradientTransformation,
   corruption: masking.Corruption,
   state: TrainState,
@@ -155,8 +158,7 @@ def train_step(
   targets, slots = chunks.astype(jnp.int32), masking.num_slots(corruption, *chunks.shape)
 
   def loss_at(params: Any, positions: Array | None) -> Array:
-    deterministic = bert.dropout_rate == 0
-    logits: Any = bert.apply({'params': params}, inputs, deterministic, positions, rngs={'dropout': key_dropout})
+    logits: Any = network.apply({'params': params}, inputs, positions, rngs={'dropout': key_dropout})
     if positions is None:
       return masked_cross_entropy(logits, targets, selected)
     read = functools.partial(jnp.take_along_axis, indices=positions, axis=-1)

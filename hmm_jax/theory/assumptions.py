@@ -30,12 +30,12 @@ class Thresholds(NamedTuple):
     support: epsilon; probabilities up to this are taken for 0.
     rank: singular values up to this share of the largest are taken for 0.
 
-  >>> Thresholds(support=1e-12, rank=1e-9).rank
-  1e-09
+  >>> Thresholds()
+  Thresholds(support=0.0, rank=1e-09)
   """
 
-  support: float
-  rank: float
+  support: float = 0.0
+  rank: float = 1e-9
 
 
 class Finding(NamedTuple):

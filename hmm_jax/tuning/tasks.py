@@ -22,22 +22,27 @@ _MAX_REDRAWS = 1000
 LABELLED_ENTRIES = 2**24
 
 
+# Labels [n] of inputs [n, T] and their posteriors [n, S]: integers from 0 on.
+LabelRule = Callable[[np.ndarray, np.ndarray], Any]
+
+
 class Task(NamedTuple):
   """A draw of `task_weights` and what it labels.
 
   Attributes:
     task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the hidden token i, in
-      the paper the first, or `silent_state_probs` in its place; or [C, M] and the posterior of a memory cell.
+      the paper the first, or `silent_state_probs` in its place; or [C, M] and the posterior of a memory cell. A
+      `LabelRule` stands in its place for labels of your own.
     labels: [n] int32, of the inputs the task was drawn for.
     redraws: how many draws before this one gave every training input the same label.
-    margins: [n] float64, the gap between the two best scores of each input, in units of score.
+    margins: [n] float64, the gap between the two best scores of each input, in units of score; inf without scores.
 
   >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8]]), num_train=2)
   >>> task.task_weights.shape, bool(task.labels[0] == task.labels[1])
   ((2, 2), False)
   """
 
-  task_weights: Array | np.ndarray
+  task_weights: Array | np.ndarray | LabelRule
   labels: np.ndarray
   redraws: int
   margins: np.ndarray
@@ -182,9 +187,18 @@ def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: in
   return hidden_state_probs(distribution, inputs, hidden)
 
 
-@arguments.converted
-def labelled(task_weights: Array | np.ndarray, state_probs: np.ndarray) -> Task:
-  """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]."""
+def labelled(task_weights: Any, state_probs: np.ndarray, inputs: Any = None) -> Task:
+  """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]; a `LabelRule` reads both.
+
+  Raises ValueError unless a rule returns an integer of at least 0 for each input.
+  """
+  if callable(task_weights):
+    labels = np.asarray(arguments.array('labels', task_weights(np.asarray(inputs), state_probs)))
+    if labels.shape != (len(state_probs),):
+      raise ValueError(f'labels have shape {labels.shape}; valid is ({len(state_probs)},)')
+    labels = labels + 0 if labels.dtype == bool else labels
+    arguments.check_ids('labels', labels, 2**31)
+    return Task(task_weights, labels.astype(np.int32), 0, np.full(len(labels), np.inf))
   scores = np.asarray(state_probs, np.float64) @ np.asarray(task_weights, np.float64).T
   return Task(task_weights, scores.argmax(-1).astype(np.int32), 0, margins=np.diff(np.sort(scores))[:, -1])
 

@@ -18,7 +18,7 @@ import optax
 from hmm_jax._support import arguments, compilation, nan_guard
 from hmm_jax._support.blocks import in_blocks, map_blocks
 from hmm_jax.models.model import MaskedLM, representation, token_probs
-from hmm_jax.models.optimizer import adamw
+from hmm_jax.models.optimizer import scheduled
 from hmm_jax.tuning.heads import Head, positions_read
 
 
@@ -190,7 +190,7 @@ class Schedule(NamedTuple):
 
   def optimizer(self, num_inputs: int) -> optax.GradientTransformation:
     num_steps = self.num_epochs * self.steps_per_epoch(num_inputs)
-    return adamw(
+    return scheduled(
       self.learning_rate, self.warmup_steps, num_steps, weight_decay=self.weight_decay, clip_norm=self.clip_norm
     )
 

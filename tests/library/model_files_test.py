@@ -48,6 +48,10 @@ def test_an_exact_model_is_its_distribution(causal, tmp_path):
   hj.save(tmp_path / 'exact', hj.ExactModel(4, causal), memory)
   model, params, distribution = hj.load(tmp_path / 'exact')
   assert model == hj.ExactModel(4, causal) and equal_bits(memory, params) and distribution is params
+  # A BERT in its place, of another process or none, is read as itself.
+  hj.save(tmp_path / 'exact', MODEL, PARAMS, exist_ok=True)
+  model, _, distribution = hj.load(tmp_path / 'exact')
+  assert model == MODEL and distribution is None
 
 
 @pytest.mark.parametrize(('dtype', 'is_possible'), [(np.float64, True), (np.float32, False)])
@@ -195,6 +199,10 @@ def test_a_folder_is_written_whole_or_not_at_all(folder):
   before = sorted(folder.parent.iterdir())
   with pytest.raises(ValueError, match='exists; valid is a new or an empty folder'):
     hj.save(folder, MODEL, PARAMS)
+  (folder / 'mine').touch()
+  with pytest.raises(ValueError, match='exists; valid is a new or an empty folder'):
+    hj.save(folder, MODEL, PARAMS, exist_ok=True)
+  (folder / 'mine').unlink()
   with pytest.raises(ValueError, match='params are a NoneType; valid is a distribution'):
     hj.save(folder.parent / 'exact', hj.ExactModel(7), None)
   with pytest.raises(ValueError, match='model is a Own; valid are'):

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from hmm_jax.models.optimizer import adamw, learning_rates, muon
+from hmm_jax.models.optimizer import learning_rates, scheduled
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -40,7 +40,7 @@ def test_rate_falls_along_half_a_cosine():
 def test_adamw_is_optaxs_on_clipped_gradients():
   """The first of two gradients has norm 10, which is cut to 5. Under `wsd` the rate is at its peak for both."""
   params, gradient = np.ones(2, np.float32), np.float32([6, 8])
-  ours = adamw(0.1, 0, 10, weight_decay=0.3, clip_norm=5.0, b2=0.9, decay='wsd')
+  ours = scheduled(0.1, 0, 10, weight_decay=0.3, clip_norm=5.0, b2=0.9, decay='wsd')
   theirs = optax.adamw(0.1, b2=0.9, weight_decay=0.3)
   state, their_state = ours.init(params), theirs.init(params)
   for size, clipped in ((1.0, 0.5), (0.1, 0.1)):
@@ -59,7 +59,7 @@ def test_muon_orthogonalises_matrices_and_leaves_the_rest_to_adam():
 
   Query, key and value are matrices by themselves. Embeddings, norms and biases move as by NAdam; all decay.
   """
-  optimizer = muon(0.1, 0, 10**6, muon_learning_rate=0.02, clip_norm=30.0, weight_decay=0.3)
+  optimizer = scheduled(0.1, 0, 10**6, muon_learning_rate=0.02, clip_norm=30.0, weight_decay=0.3)
   updates = jax.jit(lambda: optimizer.update(GRADIENTS, optimizer.init(PARAMS), PARAMS)[0])()
   rate = lambda path: 0.02 if path[-1].key == 'kernel' else 0.1
   updates = jax.tree.map_with_path(lambda path, update, x: update + 0.3 * rate(path) * x, updates, PARAMS)

@@ -15,13 +15,13 @@ from hmm_jax.models import pretraining, sharding
 from hmm_jax.models.bert import BertModel
 from hmm_jax.models.masking import corrupt, Corruption
 from hmm_jax.models.model import token_probs
-from hmm_jax.models.optimizer import adamw
+from hmm_jax.models.optimizer import scheduled
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 BERT = SMALLEST.clone(width=16, ffn_width=16, max_positions=8, init_stddev=0.2)
 CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
-OPTIMIZER = adamw(1e-2, 5, 200, weight_decay=0.0, clip_norm=1.0)
+OPTIMIZER = scheduled(1e-2, 5, 200, weight_decay=0.0, clip_norm=1.0)
 # Without moments, which would magnify rounding where a gradient is zero.
 SGD = optax.sgd(0.1)
 # Thirteen batches an epoch and one chunk left over, so that calls of five steps straddle epochs.

@@ -15,6 +15,7 @@ from experiments.pipeline import pretraining
 import hmm_jax as hj
 from hmm_jax import defaults, workflow
 from hmm_jax.models.model import prepend
+from hmm_jax.tuning import tasks
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -67,14 +68,6 @@ def test_the_library_pretrains_as_the_suite_does(block):
   assert_same_bits(jax.device_get(names['params']), params)
 
 
-def test_no_steps_give_the_parameters_that_steps_start_from(monkeypatch):
-  """The rate of the first step is 0, so that one step leaves them."""
-  monkeypatch.setitem(defaults.CORPUS, 'num_documents', 4)
-  bert = SMALLEST.clone(max_positions=64)
-  (_, start), (_, after) = (hj.pretrain(CHAIN, KEY, steps=steps, bert=bert) for steps in (0, 1))
-  assert_same_bits(*jax.device_get((start, after)))
-
-
 @pytest.fixture(scope='module')
 def own():
   """The model of the page on models of one's own, and parameters of it."""
@@ -103,6 +96,24 @@ def test_methods_that_a_model_leaves_out_fall_back(own):
   assert model.embedding_size(params) == 4 and model.name == 'Bigram'
 
 
+@pytest.mark.parametrize('hidden', [0, -1])
+def test_labels_of_ones_own_are_tuned(own, hidden):
+  """A function of texts and posteriors labels as the arrays that it gives; three classes have three."""
+
+  def third(texts, posteriors):
+    np.testing.assert_array_equal(posteriors, tasks.hidden_state_probs(CHAIN, texts, hidden))
+    return texts[:, 2] % 3
+
+  by_function = TASK._replace(task_weights=third, hidden=hidden)
+  inputs, labels = by_function.examples(CHAIN)
+  assert (inputs[:, hidden] == 4).all() and set(labels) == {0, 1, 2}
+  shown = np.where(inputs == 4, 0, inputs)  # A token that is not masked is.
+  given = hj.DownstreamTask.from_labels(shown, labels, TASK.key, num_train=48, hidden=hidden)
+  tune = lambda task: hj.tune(*own, CHAIN, task, prompt_length=0, schedule=QUICK)
+  first, second = tune(by_function), tune(given)
+  assert first.accuracy == second.accuracy and first.head.weights.shape == (4, 3)
+
+
 @pytest.mark.parametrize(
   ('sentence', 'call'),
   [
@@ -112,6 +123,8 @@ def test_methods_that_a_model_leaves_out_fall_back(own):
       lambda tune: tune(schedule=QUICK._replace(batch_size=64)),
     ),
     ('shape (2, 3); valid is (2, 2)', lambda tune: tune(head=hj.Linear(3))),
+    ('task is None; valid is', lambda tune: tune(task=None)),
+    ('labels have shape (2,); valid is (1,)', lambda tune: tune(task=None, inputs=[[0, 1]], labels=[0, 1])),
     ('prompt_length is -1; valid is an integer from 0', lambda tune: tune(prompt_length=-1)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
     ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
@@ -119,6 +132,6 @@ def test_methods_that_a_model_leaves_out_fall_back(own):
 )
 def test_wrong_arguments_are_refused(own, sentence, call):
   """In a sentence that names the argument, its value and what is valid."""
-  tune = lambda **changes: hj.tune(*own, CHAIN, TASK, **{'prompt_length': 0, 'schedule': QUICK, **changes})
+  tune = lambda **changes: hj.tune(*own, CHAIN, **{'task': TASK, 'prompt_length': 0, 'schedule': QUICK, **changes})
   with pytest.raises(ValueError, match=re.escape(sentence)):
     call(tune)

@@ -1,4 +1,4 @@
-"""A model of the user's own is tuned like any other, resumed and in the table."""
+"""Models, heads and labels of the user's own are tuned like any other, resumed, verified and in the table."""
 
 import dataclasses
 import itertools
@@ -8,9 +8,11 @@ import pytest
 from run_cases import exact_settings, QUIET
 
 from experiments.own import code, data
-from experiments.pipeline import checks, sweep
+from experiments.pipeline import checks, sweep, verify
 from experiments.records import load
 from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
 from experiments.studies import grids
 from hmm_jax.distributions.processes import mess3
 from hmm_jax.models.model import at_positions, ExactModel, MaskedLM
@@ -39,6 +41,56 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, mo
   assert kept[1] == {pair: pair[1] == 'head' for pair in numbers.index}
   shown = grids.tables(records.reset_index(), SETTINGS)['accuracy'].frame
   assert {'head\nown model', 'own head\nexact G'} <= set(shown)
+
+
+def _parity(texts, posteriors):
+  """Of the two likeliest states of four."""
+  assert (texts[:, 0] == 10).all() and texts.shape[1] == 9
+  return posteriors.argsort()[:, -2:].sum(1) % 2
+
+
+LABELS = exact_settings(
+  num_states=(4,),
+  label='mine:parity',
+  tasks_at_a_time=1,
+  methods=('head', 'prompt', 'head_best', 'quadratic', 'neighbours', 'table'),
+)
+
+
+@pytest.mark.slow
+def test_labels_of_ones_own_meet_every_reader_and_are_resumed_and_verified(tmp_path, monkeypatch):
+  """Their records lack the fields of mu. A changed function is another trial, no function the trial without one."""
+  monkeypatch.setitem(code._imported, 'mine:parity', code.Function(_parity, 'one'))
+  checks.check_draws(LABELS)
+  for _ in range(2):
+    sweep.run([LABELS], tmp_path, QUIET)
+  records = load(tmp_path, environment=True).set_index('method')
+  assert {*records.index} == {*LABELS.methods} and records['trial_id'].nunique() == 1
+  assert records['smallest_margin'].isna().all() and records['head_size'].isna().all()
+  assert (
+    records['accuracy'].notna().all() and records['trial_seconds'].min() > 0 and (records['near_tie_share'] == 0).all()
+  )
+  majority = records['majority_accuracy'].iloc[0]
+  assert majority < 0.9 and records.loc[['quadratic', 'neighbours'], 'accuracy'].min() > majority
+  verify.run([LABELS], tmp_path, '', QUIET)
+  trials = [Trial(LABELS, Point(4), 0, {'label': digest}) for digest in ('one', 'another')]
+  plain, earlier = Trial(dataclasses.replace(LABELS, label=''), Point(4), 0), trials[0].id
+  assert len({earlier, trials[1].id, plain.id}) == 3 and earlier == records['trial_id'].iloc[0]
+  assert len({trial.pretraining_id for trial in (*trials, plain)}) == 1
+
+
+@pytest.mark.parametrize(
+  ('labels', 'valid'),
+  [
+    (lambda texts, _: texts[:3, 1], r'shape \(3,\); valid is \(\d+,\)'),
+    (lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
+    (lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
+  ],
+)
+def test_a_function_that_gives_no_labels_is_refused(monkeypatch, labels, valid):
+  monkeypatch.setitem(code._imported, 'mine:parity', code.Function(labels, ''))
+  with pytest.raises(SettingsError, match=f"^label is 'mine:parity'.*{valid}"):
+    checks.check_draws(LABELS)
 
 
 class Embeddings(ExactModel):
