@@ -72,6 +72,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
         'head_converged',
         'head_whitened',
         'probe_converged',
+        'probe_ridge',
         'head_best',
         'masks_converged',
         *_REFITS,
