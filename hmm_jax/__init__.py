@@ -36,7 +36,7 @@ Axes in names, for example `likelihoods_TxH`:
 import lazy_loader
 
 # The metadata of the package take it from here; a clone that is not installed has none to ask.
-__version__ = '0.3.0'
+__version__ = '0.4.0'
 
 # The public names are those of __init__.pyi; a module is imported when one of its names is first used.
 _attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
