@@ -165,7 +165,7 @@ def test_an_epoch_meets_every_input_once_but_for_a_remainder(at_mask):
 
 def test_the_rate_falls_to_the_last_step_of_all_epochs(monkeypatch):
   """Three epochs of eleven steps."""
-  monkeypatch.setattr(tuner_lib, 'adamw', lambda *rates, **others: (rates, others))
+  monkeypatch.setattr(tuner_lib, 'scheduled', lambda *rates, **others: (rates, others))
   assert SCHEDULE.optimizer(NUM_INPUTS) == ((0.2, 4, 33), dict(weight_decay=0.0, clip_norm=1.0))
 
 
