@@ -23,7 +23,8 @@ _RATIO = 'labels, ratio'
 _TITLES = {
   'by_labels': 'Test accuracy in percent by the number of labels, mean [95% interval]; over HMMs',
   'saved': (
-    'The reader of best validation accuracy on BERT, and of those without a model: labels that the second needs for '
+    'The reader of best validation accuracy (of ties the first) on BERT, and of those without a model: labels that the '
+    'second needs for '
     f'the accuracy of the first at {_REACHED}, as a ratio (geometric mean [95%] over HMMs; ratios outside of the '
     'labels that were tried count as the nearest), and the lead of the first in points; Holm over the rows of this '
     f'table. Detectable: with 80% power at level {LEVEL} / rows, of a ratio as its logarithm'
@@ -75,43 +76,68 @@ def _style(fit: str) -> figures_lib.Style:
   return {'label': grid_tables.FITS[fit], **figures_lib.style_of(method)}
 
 
-def chosen(records: pd.DataFrame) -> pd.DataFrame:
+def chosen(records: pd.DataFrame, ties_averaged: bool = False) -> pd.DataFrame:
   """The accuracy of the reader of best validation accuracy, by size, HMM and labels; columns bert and none.
 
-  It is the mean over tasks, each with its own reader; ties go to the first.
+  It is the mean over tasks, each with its own reader. Of readers that tie it is the first, or the mean over all.
   """
+  task = [*_HMM, LABELS, 'task', 'model']
   of_models = records[records['model'].isin(['bert', NONE])]
-  best = of_models.groupby([*_HMM, LABELS, 'task', 'model'], sort=False)['validation_accuracy'].idxmax()
-  return (
-    by_unit(of_models.loc[best], [*_HMM, LABELS, 'model'], 'accuracy', [])
-    .unstack('model')
-    .reindex(columns=['bert', NONE])
-  )
+  validated = of_models.groupby(task, sort=False)['validation_accuracy']
+  if ties_averaged:
+    best = of_models[of_models['validation_accuracy'] == validated.transform('max')]
+  else:
+    best = of_models.loc[validated.idxmax()]
+  by_task = by_unit(best, task, 'accuracy', [])
+  by_hmm = by_task.groupby(level=[*_HMM, LABELS, 'model'], sort=False).mean()
+  return by_hmm.unstack('model').reindex(columns=['bert', NONE])
 
 
 def ratio(accuracies: pd.DataFrame) -> float:
   """The labels that readers without a model need, over those of BERT, for the accuracy of BERT at _REACHED labels.
 
-  Between two numbers of labels accuracy is linear in their logarithm, and the most that fewer labels had. What is
-  reached nowhere, or at once, counts as reached at the most or the fewest labels.
+  Accuracy counts as the most that so many labels or fewer had, and between two numbers of labels as linear in their
+  logarithm. What is reached nowhere, or at once, counts as reached at the most or the fewest labels.
 
   Args:
     accuracies: columns bert and none, indexed by the number of labels, of one HMM.
   """
   accuracies = accuracies.sort_index()
-  reached = accuracies[NONE].cummax()
+  reached = accuracies[NONE].cummax().to_numpy()
   asked = accuracies['bert'][_REACHED]
-  # The first number of labels at which it is reached, and not the last, if several have one accuracy.
-  first = ~reached.duplicated()
-  logs = np.interp(asked, reached[first], np.log(reached.index[first]), right=np.log(reached.index.max()))
-  return float(np.exp(logs)) / _REACHED
+  logs = np.log(accuracies.index)
+  # Between the last number of labels below and the first that reaches it: several may have one accuracy.
+  first = int(np.searchsorted(reached, asked).clip(1, len(logs) - 1))
+  between = slice(first - 1, first + 1)
+  return float(np.exp(np.interp(asked, reached[between], logs[between]))) / _REACHED
 
 
 def _saved(records: pd.DataFrame) -> list[Row]:
   """The rows of the table `saved`: for each size the ratio and the leads, with Holm over all."""
+  found, averaged = _end_points(chosen(records)), _end_points(chosen(records, ties_averaged=True))
+  corrected = holm(pd.Series({key: one.p_value for key, one in found.items()}, dtype=float))
+  level = LEVEL / max(1, len(found))
+  return [
+    {
+      'end point': name,
+      '|H|': size,
+      'n': one.n,
+      'found': _shown(name, one),
+      'p, Holm': format_number(corrected[name, size], '.2g'),
+      'detectable': format_number(one.minimum_effect(level), '.2g'),
+      'expected': 'above 1' if name == _RATIO else 'above 0',
+      'outcome': outcome(one, 0, np.inf),
+      'ties averaged': _shown(name, averaged[name, size]),
+    }
+    for (name, size), one in found.items()
+  ]
+
+
+def _end_points(best: pd.DataFrame) -> dict[tuple[str, int], Interval]:
+  """The interval of each end point at each size, of the accuracies of `chosen`; ratios as their logarithms."""
   found: dict[tuple[str, int], Interval] = {}
-  for size, best in chosen(records).dropna().groupby(level='num_states'):
-    by_hmm = [one.droplevel(_HMM) for _, one in best.groupby(level=_HMM)]
+  for size, of_size in best.dropna().groupby(level='num_states'):
+    by_hmm = [one.droplevel(_HMM) for _, one in of_size.groupby(level=_HMM)]
     ratios = [ratio(one) for one in by_hmm if _REACHED in one.index]
     if ratios:
       found[_RATIO, size] = interval(np.log(ratios))
@@ -119,28 +145,16 @@ def _saved(records: pd.DataFrame) -> list[Row]:
       leads = [100 * (one['bert'] - one[NONE])[labels] for one in by_hmm if labels in one.index]
       if leads:
         found[f'lead at {labels} labels', size] = interval(leads)
-  corrected = holm(pd.Series({key: one.p_value for key, one in found.items()}, dtype=float))
-  return [_row(*key, one, corrected[key], len(found)) for key, one in found.items()]
+  return found
 
 
-def _row(name: str, size: int, found: Interval, p_value: float, num_rows: int) -> Row:
-  is_ratio = name == _RATIO
+def _shown(name: str, found: Interval) -> str:
+  """An interval in words; of logarithms that of the ratio."""
   low, high = found.ends
-  shown = str(found)
-  if is_ratio:
-    shown = f'{np.exp(found.mean):.2g}'
-    if not np.isnan(low):
-      shown += f' [{np.exp(low):.2g}, {np.exp(high):.2g}]'
-  return {
-    'end point': name,
-    '|H|': size,
-    'n': found.n,
-    'found': shown,
-    'p, Holm': format_number(p_value, '.2g'),
-    'detectable': format_number(found.minimum_effect(LEVEL / num_rows), '.2g'),
-    'expected': 'above 1' if is_ratio else 'above 0',
-    'outcome': outcome(found, 0, np.inf),
-  }
+  if name != _RATIO:
+    return str(found)
+  mean = f'{np.exp(found.mean):.2g}'
+  return mean if np.isnan(low) else f'{mean} [{np.exp(low):.2g}, {np.exp(high):.2g}]'
 
 
 STUDY = grids.STUDY._replace(tables=tables, figures=figures)

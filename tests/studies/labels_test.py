@@ -14,6 +14,8 @@ from experiments.studies import labels
   [
     # At 50 labels BERT has 90%: halfway from 100 to 300 in logarithms.
     ([0.7, 0.75, 0.8, 0.85, 0.95, 1.0], np.sqrt(100 * 300) / 50),
+    # From the last of those that have as much as fewer labels.
+    ([0.7, 0.8, 0.8, 0.8, 1.0, 1.0], np.sqrt(100 * 300) / 50),
     # Fewer labels had more: what was reached once counts.
     ([0.7, 0.9, 0.8, 0.85, 0.95, 1.0], 20 / 50),
     # At once, and nowhere.
@@ -27,7 +29,7 @@ def test_the_ratio_is_of_the_labels_at_which_an_accuracy_is_reached(without, exp
 
 
 def test_a_reader_is_chosen_by_its_validation_accuracy():
-  """For each task; of equal ones the first counts, and those of the exact model not at all."""
+  """For each task; of equal ones the first counts, or all of them, and those of the exact model not at all."""
   rows = [
     ('bert', 'head', 0, 0.8, 0.1),
     ('bert', 'probe', 0, 0.9, 0.2),
@@ -38,8 +40,10 @@ def test_a_reader_is_chosen_by_its_validation_accuracy():
     ('exact', 'head', 0, 1.0, 1.0),
   ]
   records = pd.DataFrame(rows, columns=['model', 'method', 'task', 'validation_accuracy', 'accuracy'])
-  found = labels.chosen(records.assign(num_states=10, trial=0, **{labels.LABELS: 50}))
-  assert found.loc[10, 0, 50].to_dict() == pytest.approx({'bert': 0.3, 'none': 0.6})
+  records = records.assign(num_states=10, trial=0, **{labels.LABELS: 50})
+  assert labels.chosen(records).loc[10, 0, 50].to_dict() == pytest.approx({'bert': 0.3, 'none': 0.6})
+  averaged = labels.chosen(records, ties_averaged=True)
+  assert averaged.loc[10, 0, 50].to_dict() == pytest.approx({'bert': 0.4, 'none': 0.6})
 
 
 def test_leads_and_ratios_have_a_row_for_each_size():
