@@ -76,6 +76,9 @@ class Pretrained:
   def __iter__(self) -> Iterator[Any]:
     return iter((self.model, self.params))
 
+  def __getitem__(self, index: int) -> Any:
+    return (self.model, self.params)[index]
+
   @property
   def num_parameters(self) -> int:
     return sum(map(np.size, jax.tree.leaves(self.params)))

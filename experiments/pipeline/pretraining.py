@@ -271,7 +271,7 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
     if int(state.step) < run.fields.num_steps:
       with reporter.clock.phase('corpus'):
         call = on_corpus()
-      if not isinstance(run.text, np.ndarray):
+      if not isinstance(run.text, np.ndarray | None):
         reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
       state = train(run, state, metrics, call, saved, reporter)
   return state, metrics

@@ -57,6 +57,7 @@ def test_a_module_learns_and_its_layers_are_read_and_replaced():
   # The first of 64 tokens is log 3, all others are known.
   assert losses[0] > 0.1 > losses[-1] > np.log(3) / 64 - 1e-3
   assert done.tokens == 60 * 32 * 64 and done.num_parameters == 4 * 8 + 8 * 3 + 3 and done.seconds > 0
+  assert done[0] is done.model and done[1] is done.params
   assert [*along] == [0, 20, 40, 60]
   untrained = hj.pretrain(CYCLE, jax.random.key(0), steps=0, model=Neighbour()).params
   jax.tree.map(np.testing.assert_array_equal, along[0], jax.device_get(untrained))

@@ -9,7 +9,6 @@ from conftest import assert_same_bits
 from hmm_cases import float32_hmm
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from run_cases import flip, pretraining_settings, QUIET
 
@@ -43,8 +42,7 @@ def pretrain(tmp_path, monkeypatch):
   def pretrain(name, keep=False):
     settings = dataclasses.replace(SETTINGS, keep_checkpoints=keep)
     calls.clear()
-    documents = np.zeros((1, 1), np.uint8)
-    planned = pretraining.planned(settings, documents, jax.random.key(0), directory=tmp_path / name)
+    planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / name)
     params = pretraining.pretrained_params(planned, QUIET)
     return params, len(calls)
 
