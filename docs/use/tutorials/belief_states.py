@@ -80,7 +80,7 @@ for ax, name in zip(axes[1:], ('trained layer_2', 'untrained layer_2')):
 # ## A patch
 #
 # A probe shows what can be read, not what the model uses. So give the last position another text's activation:
-# does the prediction become that for the other text's belief?
+# does the prediction match the other text's belief?
 
 # %%
 expected = last[::-1] @ T.sum(2).T  # the law of the token, given the other text's belief
