@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import math
+import numbers
+import reprlib
 import time
 from typing import Any, NamedTuple
 import warnings
@@ -47,6 +49,8 @@ from hmm_jax.tuning.heads import check_head, Head, Linear, positions_read
 # Called with the steps so far and measurements by name: a progress line, or a logger of your own.
 Report = Callable[[int, dict[str, float]], None]
 
+# Longer documents are sampled for minutes, or not at all.
+_LONGEST_DOCUMENT = 2**24
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
 
 
@@ -143,6 +147,10 @@ def pretrain(
   arguments.given_once(learning_rate=learning_rate, optimizer=optimizer)
   arguments.given_once(corpus=corpus, document_length=document_length)
   arguments.check_size('steps', steps, least=0)
+  if learning_rate is not None and not (isinstance(learning_rate, numbers.Real) and 0 < learning_rate < math.inf):
+    raise ValueError(f'learning_rate is {learning_rate!r}; valid is a number above 0; `optimizer` takes a schedule')
+  if optimizer is not None and not hasattr(optimizer, 'update'):
+    raise ValueError(f'optimizer is {reprlib.repr(optimizer)}; valid is one of optax, such as optax.adam(1e-3)')
   network, trained = _network(hmm, bert or model)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
@@ -181,7 +189,7 @@ def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, Ma
     arguments.check_vocabulary(module, hmm)
     return module, BertModel(module.clone(dtype=jnp.float32, attention='xla'))
   if not (isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')):
-    raise ValueError(f'model is a {type(module).__name__}; valid is a flax.linen module with embed and predict')
+    raise ValueError(f'model is {reprlib.repr(module)}; valid is a flax.linen module with embed and predict')
   return flax_model.network(module), flax_model.FlaxModel(module, hmm.num_tokens)
 
 
@@ -189,11 +197,13 @@ def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | N
   """The chunks [S, T] of a corpus, or of as many tokens as by default."""
   sizes = dict(defaults.CORPUS)
   if corpus is not None:
-    documents = np.atleast_2d(arguments.array('corpus', corpus))
+    documents = np.asarray(arguments.array('corpus', corpus))
+    if documents.ndim != 2 or not documents.size:
+      raise ValueError(f'corpus has shape {documents.shape}; valid is [documents, length]')
     arguments.check_ids('corpus', documents, hmm.num_tokens)
     document_length = documents.shape[1]
   if document_length is not None:
-    arguments.check_size('document_length', document_length)
+    arguments.check_size('document_length', document_length, most=_LONGEST_DOCUMENT)
     num_tokens = sizes['num_documents'] * sizes['document_length']
     sizes.update(document_length=document_length, num_documents=-(-num_tokens // document_length))
   chunk_length = min(sizes['chunk_length'], sizes['document_length']) if chunk_length is None else chunk_length
@@ -474,6 +484,7 @@ def tune(
   hmm, params = arguments.process('hmm', hmm), arguments.model_params(params)
   arguments.check_vocabulary(model, hmm)
   arguments.given_once(task=task, labels=labels)
+  arguments.given_once(task=task, inputs=inputs)
   if task is None and labels is None:
     raise ValueError('task is None; valid is a DownstreamTask, or inputs and labels in its place')
   task = task or DownstreamTask.from_labels(inputs, labels, hidden=-1 if model.causal else 0)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 import scipy.sparse
@@ -26,6 +27,7 @@ ROWS = np.asarray(HIDDEN.emission_matrix).T[TOKENS]
 OFF = HIDDEN._replace(transition_matrix=HIDDEN.transition_matrix + 0.1 * np.eye(3, dtype=np.float32))
 KEY = jax.random.key(0)
 TOO_MUCH = masking.Corruption(4, mask_rate=1.0, mask_share=0.8, random_share=0.3)
+OWN_TASK = hj.DownstreamTask(np.eye(2, 3), KEY)
 WRONG_ID = np.int32([[0, 3, 2, 1], [1, 4, 2, 2]])
 
 
@@ -61,12 +63,19 @@ def _probs(tokens, *positions):
     ('task_weights', lambda: hj.DownstreamTask(np.ones((1, 3)), KEY).examples(HIDDEN)),
     ('task_weights', lambda: hj.DownstreamTask(np.full((2, 3), np.nan), KEY).examples(HIDDEN)),
     ('steps', lambda: hj.pretrain(HIDDEN, KEY, steps=1.5)),
+    ('learning_rate', lambda: hj.pretrain(HIDDEN, KEY, learning_rate=-1.0)),
+    ('learning_rate', lambda: hj.pretrain(HIDDEN, KEY, learning_rate=optax.constant_schedule(1.0))),
+    ('optimizer', lambda: hj.pretrain(HIDDEN, KEY, optimizer=optax.adam)),
+    ('corpus', lambda: hj.pretrain(HIDDEN, KEY, corpus=np.zeros((1, 4, 8), int))),
+    ('corpus', lambda: hj.pretrain(HIDDEN, KEY, corpus=np.zeros((0, 8), int))),
+    ('document_length', lambda: hj.pretrain(HIDDEN, KEY, document_length=10**9)),
+    ('task and inputs', lambda: hj.tune(hj.ExactModel(HIDDEN.num_tokens), HIDDEN, HIDDEN, OWN_TASK, inputs=TOKENS)),
     ('the model has num_tokens', lambda: hj.token_probs(hj.ExactModel(7), HIDDEN, TOKENS)),
     ('embeddings or a prompt', lambda: _prompted(hj.BertModel(SMALLEST), random_params(SMALLEST), 1)),
     ('length', lambda: hj.sample(KEY, HIDDEN, length=10**12)),
     ('num_states', lambda: hj.random_hmm(KEY, 10**9, 4)),
     ('emission_temperature', lambda: hj.random_hmm(KEY, 3, 4, emission_temperature=float('nan'))),
-    ('params', lambda: hj.tune(hj.BertModel(SMALLEST), {}, HIDDEN, hj.DownstreamTask(np.eye(2, 3), KEY))),
+    ('params', lambda: hj.tune(hj.BertModel(SMALLEST), {}, HIDDEN, OWN_TASK)),
     ('task', lambda: hj.tune(hj.BertModel(SMALLEST), {}, HIDDEN, None)),
     ('labels', lambda: _epoch(np.zeros((1, 5), int))),
     ('place', lambda: model_lib.prepend(np.ones((1, 1)), np.ones((1, 4, 1)), 4)),

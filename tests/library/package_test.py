@@ -26,7 +26,13 @@ def test_every_public_name_can_be_imported():
   assert all(getattr(hj, name) is not None and name in dir(hj) for name in hj.__all__)
   assert {found.name for found in pkgutil.iter_modules(hj.__path__)} <= {*hj.__all__, '_support'}
   assert hj.__version__ == importlib.metadata.version('hmm-jax')
-  for guess, near in (('pretraned', 'hmm_jax.pretrain'), ('mess3', 'hmm_jax.distributions.processes.mess3')):
+  guesses = {
+    'pretraned': 'hmm_jax.pretrain',
+    'tune_prompt': 'hmm_jax.tune',
+    'Task': 'hmm_jax.DownstreamTask',
+    'mess3': 'hmm_jax.distributions.processes.mess3',
+  }
+  for guess, near in guesses.items():
     with pytest.raises(AttributeError, match=rf'{guess}.*\b{near}\b'):
       getattr(hj, guess)
   assert not hasattr(hj, 'qqqqq')
