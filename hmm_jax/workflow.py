@@ -189,7 +189,8 @@ def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, Ma
     arguments.check_vocabulary(module, hmm)
     return module, BertModel(module.clone(dtype=jnp.float32, attention='xla'))
   if not (isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')):
-    raise ValueError(f'model is {reprlib.repr(module)}; valid is a flax.linen module with embed and predict')
+    what = 'class' if isinstance(module, type) else type(module).__name__
+    raise ValueError(f'model is a {what}; valid is a flax.linen module with embed and predict')
   return flax_model.network(module), flax_model.FlaxModel(module, hmm.num_tokens)
 
 
