@@ -172,6 +172,8 @@ def pretrain(
   call = lambda state: train_steps(state, chunks, key_steps)
   calls = pretraining.training_calls(call, state, each, steps)
   for step, state, loss in calls:
+    if not (report or callback):
+      continue
     params = pretraining.params_here(state)
     if report:
       gap = bayes_gap.measure_gap(trained, params, ideal, **_AT_A_TIME)
@@ -203,8 +205,9 @@ def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | N
       raise ValueError(f'corpus has shape {documents.shape}; valid is [documents, length]')
     arguments.check_ids('corpus', documents, hmm.num_tokens)
     document_length = documents.shape[1]
-  if document_length is not None:
+  elif document_length is not None:
     arguments.check_size('document_length', document_length, most=_LONGEST_DOCUMENT)
+  if document_length is not None:
     num_tokens = sizes['num_documents'] * sizes['document_length']
     sizes.update(document_length=document_length, num_documents=-(-num_tokens // document_length))
   chunk_length = min(sizes['chunk_length'], sizes['document_length']) if chunk_length is None else chunk_length
@@ -283,7 +286,7 @@ class DownstreamTask(NamedTuple):
     inputs = np.asarray(arguments.array('inputs', inputs))
     if inputs.ndim != 2:
       raise ValueError(f'inputs have shape {inputs.shape}; valid is [texts, length]')
-    labels = tasks.labelled(lambda *_: labels, inputs).labels
+    labels = tasks.checked_labels(labels, len(inputs))
     num_train = len(inputs) * 3 // 5 if num_train is None else num_train
     arguments.check_size('num_train', num_train, most=len(inputs) - 1)
     return cls(None, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, (inputs, labels))

@@ -18,7 +18,6 @@ from experiments.settings.fields import require, users_program
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
-from hmm_jax._support.arguments import check_ids
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
 from hmm_jax.models.shifted import Shifted
@@ -127,9 +126,8 @@ def own_labels(settings: Settings) -> tasks.LabelRule:
 
   def labels(texts: np.ndarray, posteriors: np.ndarray) -> np.ndarray:
     with users_program('label', settings.label, 'a function from texts [n, T] and posteriors [n, S] to classes [n]'):
-      task = tasks.labelled(imported('label', settings.label).call, posteriors, texts)
-      check_ids('labels', task.labels, settings.downstream.num_classes)
-    return task.labels
+      given = imported('label', settings.label).call(texts, posteriors)
+      return tasks.checked_labels(given, len(texts), settings.downstream.num_classes)
 
   return labels
 

@@ -167,11 +167,13 @@ def add_time(folder: TrialFolder, spent: dict[str, dict[str, float]]) -> None:
 
 
 def seconds(workdir: pathlib.Path) -> dict[str, float]:
-  """The wall seconds of each trial of a workdir by its id, over all runs that worked on it."""
+  """The wall seconds of each trial of a workdir by its id, over all runs that worked on it; no corrupt one."""
   spent: dict[str, float] = {}
   for directory in files.entries(workdir / 'trials'):
-    rows = files.intact_json_lines(directory / FILE_OF_TIME)
-    spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
+    # Nothing is renamed here: the reader may not hold the lock.
+    with contextlib.suppress(files.Corrupt):
+      rows = files.read_json_lines(directory / FILE_OF_TIME)
+      spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
   return spent
 
 

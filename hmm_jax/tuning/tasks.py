@@ -187,18 +187,28 @@ def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: in
   return hidden_state_probs(distribution, inputs, hidden)
 
 
+def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np.ndarray:
+  """Labels of one's own as int32 [n]; raises ValueError unless they are a class, or a truth value, for each input.
+
+  >>> checked_labels([True, False], num_inputs=2).tolist()
+  [1, 0]
+  """
+  labels = np.asarray(arguments.array('labels', labels))
+  if labels.shape != (num_inputs,):
+    raise ValueError(f'labels have shape {labels.shape}; valid is ({num_inputs},)')
+  labels = labels + 0 if labels.dtype == bool else labels
+  arguments.check_ids('labels', labels, num_classes)
+  return labels.astype(np.int32)
+
+
 def labelled(task_weights: Any, state_probs: np.ndarray, inputs: Any = None) -> Task:
   """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]; a `LabelRule` reads both.
 
   Raises ValueError unless a rule returns an integer of at least 0 for each input.
   """
   if callable(task_weights):
-    labels = np.asarray(arguments.array('labels', task_weights(np.asarray(inputs), state_probs)))
-    if labels.shape != (len(state_probs),):
-      raise ValueError(f'labels have shape {labels.shape}; valid is ({len(state_probs)},)')
-    labels = labels + 0 if labels.dtype == bool else labels
-    arguments.check_ids('labels', labels, 2**31)
-    return Task(task_weights, labels.astype(np.int32), 0, np.full(len(labels), np.inf))
+    labels = checked_labels(task_weights(np.asarray(inputs), state_probs), len(state_probs))
+    return Task(task_weights, labels, 0, np.full(len(labels), np.inf))
   scores = np.asarray(state_probs, np.float64) @ np.asarray(task_weights, np.float64).T
   return Task(task_weights, scores.argmax(-1).astype(np.int32), 0, margins=np.diff(np.sort(scores))[:, -1])
 

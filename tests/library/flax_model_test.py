@@ -83,6 +83,9 @@ def test_a_document_of_a_chunk_is_a_text():
   assert chunks.shape == (160, 64) and (chunks[:, 0] == 0).sum() == 1
   corpus = [[0, 1, 0, 1, 1], [1, 1, 0, 0, 1]]
   assert hj.workflow._chunks(key, begins, corpus, None, 2).tolist() == [[0, 1], [0, 1], [1, 1], [0, 0]]
+  # A given document may be longer than one that can be sampled.
+  stream = np.zeros((1, hj.workflow._LONGEST_DOCUMENT + 64), np.uint8)
+  assert len(hj.workflow._chunks(key, begins, stream, None, None)) == hj.workflow._LONGEST_DOCUMENT // 64 + 1
 
 
 @pytest.mark.parametrize(

@@ -116,3 +116,12 @@ def test_a_record_of_another_trial_is_made_again(folder):
   assert other.records() == []
   missing, (first, _) = _planned(other)
   assert folder.trial.id in first and missing == other.missing() == other.paths().keys()
+
+
+def test_a_corrupt_time_is_left_where_it_is(tmp_path):
+  """Who reads may not hold the lock."""
+  for name, text in (('a', '{"wall_seconds": {"tuning": 1.5, "rest": 2}}\n'), ('b', 'no JSON')):
+    (tmp_path / 'trials' / name).mkdir(parents=True)
+    (tmp_path / 'trials' / name / trials.FILE_OF_TIME).write_text(text)
+  assert trials.seconds(tmp_path) == {'a': 3.5}
+  assert (tmp_path / 'trials' / 'b' / trials.FILE_OF_TIME).read_text() == 'no JSON'
