@@ -21,7 +21,6 @@ from configs import base, hard_tasks
 
 SCALES = ('small', 'weak', 'ceiling')
 LABELS = (10, 20, 50, 100, 300, 1500)
-_PROBES = ('probe_converged', 'probe_ridge')
 _CONVERGED = ('head_whitened', 'quadratic', 'masks_converged')
 
 
@@ -29,7 +28,15 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:weak` or `:ceiling`."""
   config = hard_tasks.get_config() if scale == 'weak' else base.get_config()
   config.update(experiment='labels', scale=scale, plan=(), figures=(), models=('bert',))
-  config.methods = (*_CONVERGED, *_PROBES, 'prompt_refit', 'table', 'window', 'window_quadratic')
+  config.methods = (
+    *_CONVERGED,
+    'probe_converged',
+    'probe_ridge',
+    'prompt_refit',
+    'table',
+    'window',
+    'window_quadratic',
+  )
   config.figure = base.figure(width=5.6, height=4.4)
   if scale == 'weak':
     # The end of the pretraining alone.

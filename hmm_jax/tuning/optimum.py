@@ -103,16 +103,9 @@ def whitened_head(
   _, sizes, directions = principal_directions(rows)
   kept = sizes > _LEAST_DIRECTION * sizes.max(initial=0)
   to_coordinates = math.sqrt(len(rows)) * directions[kept].T / sizes[kept]
-  converged = converged_head(
-    rows @ to_coordinates,
-    labels,
-    num_classes=num_classes,
-    ridge=ridge,
-    tolerance=tolerance,
-    max_iterations=max_iterations,
-  )
-  weights = to_coordinates @ converged.head.weights
-  return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
+  how: Any = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
+  converged = converged_head(rows @ to_coordinates, labels, **how)
+  return _on_features(converged, to_coordinates @ converged.head.weights, means, deviations)
 
 
 def standardised_head(
@@ -132,7 +125,11 @@ def standardised_head(
   rows, means, deviations = standardised(features)
   how: Any = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
   converged = converged_head(rows, labels, **how)
-  weights = converged.head.weights
+  return _on_features(converged, converged.head.weights, means, deviations)
+
+
+def _on_features(converged: Converged, weights: Any, means: np.ndarray, deviations: np.ndarray) -> Converged:
+  """The head with these weights of `standardised` features, as a head on the features themselves."""
   return converged._replace(head=LinearHead(weights / deviations[:, None], converged.head.bias - means @ weights))
 
 
