@@ -20,7 +20,7 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import NONE
 from experiments.settings.trial import Trial
 import hmm_jax
-from hmm_jax._support import compilation, float64
+from hmm_jax._support import float64
 from hmm_jax.distributions.files import from_fields
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models import model as model_lib, sharding
@@ -94,23 +94,15 @@ def drawn_distribution(trial: Trial) -> Distribution:
   return draw_distribution(trial.settings, trial.point, key)
 
 
-_jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
-_random_hmm = _jit(hmm_jax.random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))
-_random_memory_hmm = _jit(
-  hmm_jax.random_memory_hmm,
-  static_argnames=('memory_size', 'num_states', 'num_tokens', 'num_cells', 'joint_prior', 'num_permutations'),
-)
-
-
 def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribution:
   """The HMM or memory-augmented HMM drawn for a trial without `settings.distribution`."""
   drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
   if not point.memory_size:
-    return _random_hmm(key, point.num_states, **drawn)
+    return hmm_jax.random_hmm(key, point.num_states, **drawn)
   if memory.joint_permutations:
     drawn['num_permutations'] = point.joint_states
   drawn.update(num_cells=point.num_cells, joint_prior=memory.joint_prior)
-  return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
+  return hmm_jax.random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
 def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Drawn:

@@ -15,13 +15,11 @@ from typing import Any, TypeVar
 
 import jax
 from jax import Array
-
-# No public function tells that arrays that are known are used inside of `jax.jit`.
-from jax._src.core import trace_state_clean
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import float64
+from hmm_jax._support.compilation import is_outermost
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 T = TypeVar('T')
@@ -205,7 +203,7 @@ def _is_on_host(x: Any) -> bool:
 
 def are_on_host(tree: Any) -> bool:
   """True if the CPU computes, outside of `jax.jit` and the like, and can read all arrays of the tree."""
-  return trace_state_clean() and jax.default_backend() == 'cpu' and all(map(_is_on_host, jax.tree.leaves(tree)))
+  return is_outermost() and jax.default_backend() == 'cpu' and all(map(_is_on_host, jax.tree.leaves(tree)))
 
 
 def _weights(name: str, x: Any) -> Any:

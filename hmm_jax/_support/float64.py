@@ -60,9 +60,12 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
   @with_promotion
   @functools.wraps(function)
   def call(*args: Any, **named: Any) -> Any:
-    has_float64 = any(map(_has_float64, (*args, *named.values())))
-    is_available = _x64() or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
-    return call_in_float64(args, named) if has_float64 and not is_available else compiled(*args, **named)
+    if _x64() or not any(map(_has_float64, (*args, *named.values()))):
+      return compiled(*args, **named)
+    if explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW:
+      args, named = put((args, named))
+      return compiled(*args, **named)
+    return call_in_float64(args, named)
 
   return call  # type: ignore[return-value]
 

@@ -8,10 +8,11 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import arguments, float64
+from hmm_jax._support import arguments, compilation, float64
 from hmm_jax._support.arguments import checked
 from hmm_jax._support.display import shown
-from hmm_jax.inference.posterior import Chain, forward_backward
+from hmm_jax.inference import passes
+from hmm_jax.inference.posterior import by_sequence, Chain, posterior
 
 
 class Distribution(Chain, Protocol):
@@ -87,6 +88,7 @@ class HMM(NamedTuple):
 
 
 @arguments.converted
+@compilation.unfused('num_states', 'num_tokens', 'num_permutations')
 def random_hmm(
   key: Array,
   num_states: int,
@@ -231,7 +233,7 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   return hmm.starting_from(mean / mean.sum())
 
 
-@checked
+@arguments.converted
 def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 
@@ -244,7 +246,11 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
    [1.  0. ]
    [0.5 0.5]]
   """
-  return emitted_token_probs(hmm, forward_backward(hmm, likelihoods).leave_one_out_probs)
+  return by_sequence(passes.smooth, hmm, likelihoods, _emitted)
+
+
+def _emitted(hmm: Distribution, result: Any) -> Array:
+  return emitted_token_probs(hmm, posterior(result).leave_one_out_probs)
 
 
 @arguments.converted

@@ -172,7 +172,7 @@ def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) ->
   return weights / positive_or_one(weights.sum(-1, keepdims=True))
 
 
-@functools.partial(float64_lib.jit, returns_float64=True)
+@float64_lib.in_float64
 def _posterior(process: Distribution, tokens: Any) -> Posterior:
   return forward_backward(process, text_likelihoods(process, tokens))
 

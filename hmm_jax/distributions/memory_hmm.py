@@ -6,18 +6,19 @@ the cell that is read: a token depends on that cell's value and the state. Infer
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support import arguments
+from hmm_jax._support import arguments, compilation
 from hmm_jax._support.arguments import checked
 from hmm_jax._support.display import shown
 from hmm_jax.distributions.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
-from hmm_jax.inference.posterior import forward_backward, last_filtered_probs, Posterior
+from hmm_jax.inference import passes
+from hmm_jax.inference.posterior import by_sequence, Posterior, posterior
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096
@@ -125,6 +126,7 @@ def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
 
 
 @arguments.converted
+@compilation.unfused('memory_size', 'num_states', 'num_tokens', 'num_cells', 'joint_prior', 'num_permutations')
 def random_memory_hmm(
   key: Array,
   memory_size: int,
@@ -262,7 +264,7 @@ class MemoryPosterior(NamedTuple):
   marginal_loglik: Array
 
 
-@checked
+@arguments.converted
 def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
   """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
 
@@ -275,7 +277,11 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   >>> bool(jnp.allclose(posterior.cell_probs[0], hmm.memory_probs))
   True
   """
-  joint = forward_backward(hmm, likelihoods)
+  return by_sequence(passes.smooth, hmm, likelihoods, _with_sums)
+
+
+def _with_sums(hmm: MemoryHMM, result: Any) -> MemoryPosterior:
+  joint = posterior(result)
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
@@ -288,7 +294,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   )
 
 
-@checked
+@arguments.converted
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a forward pass.
 
@@ -296,7 +302,11 @@ def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   >>> cell_posterior(hmm, jnp.ones((5, 6))).shape
   (1, 2)
   """
-  return cell_probs(hmm, last_filtered_probs(hmm, likelihoods))
+  return by_sequence(passes.filter_to_end, hmm, likelihoods, _of_cells)
+
+
+def _of_cells(hmm: MemoryHMM, result: Any) -> Array:
+  return cell_probs(hmm, result[0])
 
 
 @functools.partial(checked, returns_float64=True)

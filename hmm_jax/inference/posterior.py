@@ -109,7 +109,12 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
    [0.   1.   0.  ]
    [0.84 0.   0.16]]
   """
-  probs, loglik = _by_sequence(passes.smooth, hmm, likelihoods)
+  return posterior(by_sequence(passes.smooth, hmm, likelihoods))
+
+
+def posterior(result: Any) -> Posterior:
+  """The `Posterior` of what `by_sequence` gives of `passes.smooth`."""
+  probs, loglik = result
   return Posterior._make((*probs, loglik))
 
 
@@ -119,7 +124,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
 
   Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
-  return _by_sequence(passes.filter_to_end, hmm, likelihoods)
+  return by_sequence(passes.filter_to_end, hmm, likelihoods)
 
 
 @converted
@@ -134,21 +139,38 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   return last_filtered(hmm, likelihoods)[0]
 
 
-def _by_sequence(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """The result of a pass over each sequence of likelihoods [..., T, E]; its arrays [..., H, C, B] become [..., E]."""
-  num_joint = hmm.joint_initial_probs.shape[-1]
-  if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
+def by_sequence(
+  run: Callable[..., Any], hmm: Chain, likelihoods: Array, finish: Callable[..., Any] | None = None
+) -> Any:
+  """The probabilities and the log-likelihood of a pass over each sequence of likelihoods [..., T, E].
+
+  Its arrays [..., H, C, B] become [..., E]. With `finish`, a function of a module, `finish(hmm, result)`, a tree of
+  arrays that have the axes of sequences.
+  """
   if not are_on_host((hmm, likelihoods)):
-    return _in_one_program(run, hmm, likelihoods)
+    return _in_one_program(run, finish, hmm, likelihoods)
+  # Joint laws of numpy arrays compile nothing.
+  hmm = jax.tree.map(np.asarray, hmm)
+  _check_shape(hmm, likelihoods)
   rows_BxTxE = np.asarray(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   count, length, width = rows_BxTxE.shape
   size = block_size(count, width)
   # Products of fewer columns round differently, and to fill up many long texts would cost more than a program.
   if count < _LEAST_FILLED or size * length * width > _MOST_FILLED:
     size = min(size, count)
-  result = in_blocks(functools.partial(_in_programs, run, hmm), rows_BxTxE, size)
+
+  def of_block(rows: Array) -> Any:
+    result = _in_programs(run, hmm, rows)
+    return _finished(finish, hmm, result) if finish else result
+
+  result = in_blocks(of_block, rows_BxTxE, size)
   return jax.tree.map(lambda x: jnp.asarray(x.reshape(likelihoods.shape[:-2] + x.shape[1:]), x.dtype), result)
+
+
+def _check_shape(hmm: Chain, likelihoods: Array) -> None:
+  num_joint = hmm.joint_initial_probs.shape[-1]
+  if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
 
 
 def _in_programs(run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
@@ -171,14 +193,22 @@ def _program(function: Callable[..., Any], run: Callable[..., Any], hmm: Chain, 
   return float64.in_float64(_of_block)(function, run, *_floats(hmm, rows_BxTxE))
 
 
-@functools.partial(float64.jit, static_argnames='run')
-def _in_one_program(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+@functools.partial(float64.jit, static_argnames='finish')
+def _finished(finish: Callable[..., Any], hmm: Chain, result: Any) -> Any:
+  """`finish(hmm, result)` of arrays on the host."""
+  return finish(hmm, result)
+
+
+@functools.partial(float64.jit, static_argnames=('run', 'finish'))
+def _in_one_program(run: Callable[..., Any], finish: Callable[..., Any] | None, hmm: Chain, likelihoods: Array) -> Any:
   """`_by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
+  _check_shape(hmm, likelihoods)
   rows_BxTxE = likelihoods.reshape(-1, *likelihoods.shape[-2:])
   run = functools.partial(run, arithmetic.if_needed)
   of_block = in_cache(functools.partial(_of_block, arithmetic.scaled_or_logarithmic, run))
   result = with_batching_rule(of_block)(*_floats(hmm, rows_BxTxE))
-  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
+  result = jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
+  return finish(hmm, result) if finish else result
 
 
 def _floats(hmm: Chain, rows: Array) -> Any:

@@ -67,13 +67,14 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: An
   True
   """
   for redraws in range(_MAX_REDRAWS):
-    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **options)
+    weights = draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **options)
     task = labelled(weights, state_probs)
     if np.ptp(task.labels[:num_train]):
       return task._replace(redraws=redraws)
   raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
 
 
+@compilation.unfused('num_states', 'num_nonzero', 'num_classes', 'with_replacement')
 def draw_task_weights(
   key: Array, num_states: int, *, num_nonzero: int = 6, num_classes: int = 2, with_replacement: bool = False
 ) -> Array:
@@ -111,13 +112,6 @@ def draw_texts(
   """Inputs [n, T] whose token at position `hidden` is masked, and whole documents [m, T] after them, int32."""
   documents = sample_corpus(key, distribution, num_inputs + num_documents, length)
   return hide(documents[:num_inputs], distribution.num_tokens, hidden), documents[num_inputs:]
-
-
-_draw_task_weights = jax.jit(
-  draw_task_weights,
-  static_argnames=('num_states', 'num_nonzero', 'num_classes', 'with_replacement'),
-  compiler_options=compilation.UNFUSED,
-)
 
 
 def _in_float64_blocks(posterior: Callable[..., Array]) -> Callable[..., np.ndarray]:

@@ -3,6 +3,7 @@
 from conftest import compiling_fast, count_of_programs
 from hmm_cases import float32_hmm
 import jax
+from memory_hmm_cases import dense_hmm
 import numpy as np
 import pytest
 from run_cases import run_trial
@@ -12,12 +13,17 @@ from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 import hmm_jax as hj
+from hmm_jax.tuning.tasks import draw_task_weights
 
 pytestmark = pytest.mark.slow
 HMM = float32_hmm(0, 3, 4)
+MEMORY = dense_hmm(np.random.default_rng(0), 2)
 OF_TEXTS = {
-  'forward_backward': hj.forward_backward,
-  'last_filtered_probs': hj.last_filtered_probs,
+  'forward_backward': (hj.forward_backward, HMM),
+  'last_filtered_probs': (hj.last_filtered_probs, HMM),
+  'conditional_token_probs': (hj.conditional_token_probs, HMM),
+  'memory_forward_backward': (hj.memory_forward_backward, MEMORY),
+  'cell_posterior': (hj.cell_posterior, MEMORY),
 }
 
 
@@ -25,9 +31,10 @@ OF_TEXTS = {
 @pytest.mark.parametrize('least', [0.1, 0.0])
 def test_another_number_of_texts_compiles_nothing(name, least):
   """Also where a row is impossible, so that the texts take logarithms."""
-  rows = np.random.default_rng(0).uniform(0.1, 1, (9, 5, 3)).astype(np.float32)
+  function, hmm = OF_TEXTS[name]
+  rows = np.random.default_rng(0).uniform(0.1, 1, (9, 5, hmm.joint_initial_probs.size)).astype(np.float32)
   rows[0, 2] = least
-  assert_same_program(lambda count: OF_TEXTS[name](HMM, rows[:count]))
+  assert_same_program(lambda count: function(hmm, rows[:count]))
 
 
 def test_another_number_of_documents_or_inputs_compiles_nothing():
@@ -36,6 +43,23 @@ def test_another_number_of_documents_or_inputs_compiles_nothing():
   assert_same_program(lambda count: hj.sample_corpus(jax.random.key(0), HMM, count, 5))
   assert_same_program(lambda count: hj.token_likelihoods(HMM, tokens[:count], tokens[:count] > 0))
   assert_same_program(lambda count: hj.activations(model, HMM, tokens[:count]))
+  assert_same_program(lambda count: hj.beliefs(HMM, tokens[:count]))
+
+
+DRAWS = {'memory': (hj.random_memory_hmm, 2, 3, 4), 'task': (draw_task_weights, 5)}
+
+
+@pytest.mark.parametrize('name', DRAWS)
+def test_a_draw_is_one_program_with_the_bits_of_its_operations(name):
+  draw, *sizes = DRAWS[name]
+  with jax.disable_jit():
+    apart = draw(jax.random.key(0), *sizes)
+  before = count_of_programs()
+  together = draw(jax.random.key(0), *sizes)
+  # The seed is a program of its own.
+  assert count_of_programs() <= before + 2
+  for x, y in zip(jax.tree.leaves(together), jax.tree.leaves(apart)):
+    np.testing.assert_array_equal(x, y)
 
 
 def assert_same_program(function):
