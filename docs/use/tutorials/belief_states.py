@@ -1,10 +1,9 @@
 # %% [markdown]
 # # Does a language model hold the belief state?
 #
-# The *belief state* is the law of a hidden state given the tokens that are seen. Here a process of your own is
-# written as matrices, a small causal BERT is pretrained on its texts, and its layers are probed for the belief,
-# as Shai et al. (2024) did for transformers. Minutes on two CPU cores. `docs/use/tutorials/belief_states.py` is
-# the same as a script.
+# The *belief state* is the law of a hidden state given the tokens seen. Pretrain a small causal BERT on texts of a
+# process and probe its layers for the belief, as Shai et al. (2024) did. Minutes on two CPU cores.
+# `docs/use/tutorials/belief_states.py` is the same as a script.
 
 # %%
 import jax
@@ -27,7 +26,7 @@ texts = hj.sample_corpus(jax.random.key(1), process, 2000, 32)
 print(texts[0])
 
 # %% [markdown]
-# Exact beliefs, over the three states of T: row t is given the tokens before t. That of token 3 by hand:
+# Exact beliefs over the states of T: row t is given the tokens before t. That of token 3 by hand:
 
 # %%
 beliefs = hj.beliefs(process, texts, causal=True)
@@ -41,8 +40,8 @@ print(by_hand.round(4))
 # %% [markdown]
 # ## A model
 #
-# Row t of a causal BERT is its law of token t given those before, so that its rows stand beside those of
-# `beliefs`. An untrained network is the control: what it shows is no result of training.
+# Row t of a causal BERT is its law of token t given those before, beside row t of `beliefs`. An untrained network
+# is the control.
 
 # %%
 bert = hj.Bert(
@@ -54,8 +53,8 @@ _, untrained = hj.pretrain(process, jax.random.key(0), steps=0, bert=bert)
 # %% [markdown]
 # ## Probes
 #
-# A probe maps the activations at the last token to the belief there, and is tested on texts that it has not seen.
-# KL in nats: 0 is the belief itself.
+# A probe maps activations at the last token to the belief there, and is tested on other texts. KL in nats: 0 is the
+# belief itself.
 
 # %%
 last = beliefs[:, -1]
@@ -72,15 +71,14 @@ for ax, name in zip(axes[1:], ('trained layer_2', 'untrained layer_2')):
   hj.plots.simplex(probes[name](features[name]), last, ax=ax).set_title(name)
 
 # %% [markdown]
-# A picture is no evidence: the untrained network's resembles the belief too. Compare numbers, also with readers
-# of the tokens alone: `kind='table'` on `tokens_around`, and `one_hot_window`, both of
-# `hmm_jax.tuning.token_readers`. On text with strong emissions a table of eight tokens can be nearer to the
-# belief than the model ([findings](../../findings/belief_states.md)).
+# A picture is no evidence: the untrained network's resembles the belief too. Compare numbers, also with readers of
+# tokens: `kind='table'` on `tokens_around`, and `one_hot_window`, of `hmm_jax.tuning.token_readers`. They can be
+# nearer to the belief than the model ([findings](../../findings/belief_states.md)).
 #
 # ## A patch
 #
-# A probe shows what can be read, not what the model uses. So give the last position another text's activation:
-# does the prediction match the other text's belief?
+# A probe shows what can be read, not what is used. Give the last position another text's activation: does the
+# prediction match the other text's belief?
 
 # %%
 expected = last[::-1] @ T.sum(2).T  # the law of the token, given the other text's belief
@@ -95,7 +93,7 @@ for name, law in laws.items():
 # %% [markdown]
 # ## Save
 #
-# `hj.load` opens the folder, and Hugging Face does. The arrays have activations, beliefs and T.
+# `hj.load` and Hugging Face open the folder. The arrays have activations, beliefs and T.
 
 # %%
 hj.save('mess3_bert', model, params, process)
