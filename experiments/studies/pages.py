@@ -25,8 +25,7 @@ GALLERY = ROOT / 'docs' / 'gallery.md'
 FROZEN = {'beyond/classes', 'which_theorem'}
 _INTRODUCTION = """# Gallery
 
-Every figure of committed records, by folder below `docs/results`. With `--mode=report` and a copy of the folder as
-`--workdir` it is drawn again (not that of `beyond/classes` or `which_theorem`, whose code is gone).
+Every figure of committed records, by folder below `docs/results`.
 """
 
 
