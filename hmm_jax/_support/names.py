@@ -5,7 +5,7 @@ import difflib
 import functools
 import pkgutil
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import hmm_jax
 
@@ -26,14 +26,6 @@ _SYNONYMS = {
 _LEAST = 0.3
 
 
-class _Public(NamedTuple):
-  """The place of a public function or class, and the stems of its name and of its docstring."""
-
-  place: str
-  name: frozenset[str]
-  text: frozenset[str]
-
-
 def _stems(text: str) -> frozenset[str]:
   """The stems of words, such as those of 'filtered_probs' and 'ExactModel'."""
   words = re.findall(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])', text)
@@ -41,39 +33,39 @@ def _stems(text: str) -> frozenset[str]:
 
 
 @functools.cache
-def _public() -> dict[str, _Public]:
-  """Every public function and class by its place, which is the package for those that it offers."""
-  found = {}
-  inner = {module.name for module in pkgutil.iter_modules(hmm_jax.__path__)}
+def _public() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+  """The stems of the name and of the docstring of every public function and class, by its place."""
+  stems = {}
   for module in pkgutil.walk_packages(hmm_jax.__path__, 'hmm_jax.'):
     spec: Any = module.module_finder.find_spec(module.name, None)
     for node in ast.parse(spec.loader.get_source(module.name)).body:
-      if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or '._' in f'{module.name}.{node.name}':
-        continue
-      home = 'hmm_jax' if node.name in set(dir(hmm_jax)) - inner else module.name
-      text = f'{ast.get_docstring(node)} {module.name}'
-      found[f'{home}.{node.name}'] = _Public(f'{home}.{node.name}', _stems(node.name), _stems(text))
-  return found
+      if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and '._' not in f'{module.name}.{node.name}':
+        home = 'hmm_jax' if node.name in dir(hmm_jax) else module.name
+        stems[f'{home}.{node.name}'] = _stems(node.name), _stems(f'{ast.get_docstring(node)} {module.name}')
+  return stems
 
 
 def did_you_mean(name: str) -> str:
   """The end of a sentence with the nearest public functions and classes, wherever they live; '' if none is near.
 
-  A word of the guess counts by how few of them share it, and in a name three times as much as in a docstring.
+  A word counts by how few share it, in a name three times as much as in a docstring, and twice at the top.
   """
-  known = _public().values()
+  public = _public()
   meant = [synonym for word, synonym in _SYNONYMS.items() if word in name.lower()]
   stems = _stems(' '.join([name, *meant]))
-  rarity = {stem: 1 / (1 + sum(stem in each.name | each.text for each in known)) for stem in stems}
-  close = difflib.get_close_matches(name, [each.place.rpartition('.')[2] for each in known], cutoff=0.75)
+  shares = {stem: 1 + sum(stem in own | text for own, text in public.values()) for stem in stems}
 
-  def nearness(each: _Public) -> float:
-    home, _, own = each.place.rpartition('.')
-    of_name = sum(3 * rarity[stem] ** 0.5 for stem in stems & each.name) / max(len(each.name), 1)
-    of_text = sum(rarity[stem] for stem in stems & each.text)
-    offered = 2 if home == 'hmm_jax' else 1
-    return offered * (of_name + of_text) + (own in close) + 9 * (own.lower() == name.lower())
+  def nearness(place: str) -> float:
+    home, _, last = place.rpartition('.')
+    own, text = public[place]
+    total = sum(1 / shares[stem] for stem in stems & text)
+    total += sum(3 / shares[stem] ** 0.5 for stem in stems & own) / (len(own) or 1)
+    return total * (1 + (home == 'hmm_jax')) + 9 * (last.lower() == name.lower())
 
-  best = sorted(known, key=nearness, reverse=True)[:3]
-  near = [each.place for each in best if nearness(each) > _LEAST]
+  best = sorted(public, key=nearness, reverse=True)[:3]
+  near = [place for place in best if nearness(place) > _LEAST]
+  if not near:
+    # A word that is misspelt.
+    places = {place.rpartition('.')[2]: place for place in public}
+    near = [places[each] for each in difflib.get_close_matches(name, places)]
   return f'; did you mean {" or ".join(near)}?' if near else ''
