@@ -144,20 +144,17 @@ def pretrain(
   start = time.perf_counter()
   hmm, key = arguments.process('hmm', hmm), arguments.key(key)
   arguments.given_once(bert=bert, model=model)
-  arguments.given_once(learning_rate=learning_rate, optimizer=optimizer)
   arguments.given_once(corpus=corpus, document_length=document_length)
   arguments.check_size('steps', steps, least=0)
-  if learning_rate is not None and not (isinstance(learning_rate, numbers.Real) and 0 < learning_rate < math.inf):
-    raise ValueError(f'learning_rate is {learning_rate!r}; valid is a number above 0; `optimizer` takes a schedule')
-  if optimizer is not None and not hasattr(optimizer, 'update'):
-    raise ValueError(f'optimizer is {reprlib.repr(optimizer)}; valid is one of optax, such as optax.adam(1e-3)')
+  arguments.check_functions(report=report, callback=callback)
   network, trained = _network(hmm, bert or model)
+  optimizer = _optimizer(trained, optimizer, learning_rate, steps)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
   chunks = _chunks(key_corpus, hmm, corpus, document_length, chunk_length)
+  arguments.check_size('chunk_length', chunks.shape[1], most=trained.max_positions)
   arguments.check_size('batch_size', batch_size, most=len(chunks))
   each = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
-  optimizer = optimizer or _optimizer(isinstance(trained, BertModel), learning_rate, steps)
   sizes = dict(batch_size=batch_size, steps_per_call=each, mesh=sharding.make_mesh())
   init, train_steps = _programs(network, optimizer, _corruption(trained), **sizes)
   state = init(key_params)
@@ -165,23 +162,29 @@ def pretrain(
     flax_model.check(trained, pretraining.params_here(state), chunks.shape[1])
   if callback:
     callback(0, jax.device_get(pretraining.params_here(state)))
-  if report:
-    hidden = -1 if trained.causal else 0
-    inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH, hidden)
-    ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
+  measure = _measure(key_texts, hmm, trained, chunks.shape[1]) if report else None
   call = lambda state: train_steps(state, chunks, key_steps)
   calls = pretraining.training_calls(call, state, each, steps)
   for step, state, loss in calls:
-    if not (report or callback):
-      continue
-    params = pretraining.params_here(state)
-    if report:
-      gap = bayes_gap.measure_gap(trained, params, ideal, **_AT_A_TIME)
-      report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
+    if report and measure:
+      report(step, {'train_loss': loss, **measure(pretraining.params_here(state))})
     if callback:
-      callback(step, jax.device_get(params))
+      callback(step, jax.device_get(pretraining.params_here(state)))
   params = jax.block_until_ready(pretraining.params_here(state))
   return Pretrained(trained, params, time.perf_counter() - start, steps * batch_size * chunks.shape[1])
+
+
+def _measure(key: Array, hmm: Distribution, model: MaskedLM, most: int) -> Callable[[Any], dict[str, float]]:
+  """The distances of parameters from the exact G at the [MASK] of texts of at most so many tokens."""
+  hidden, length = -1 if model.causal else 0, min(defaults.LENGTH, most)
+  inputs, _ = tasks.draw_texts(key, hmm, defaults.NUM_INPUTS, 0, length, hidden)
+  ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), hidden=hidden, **_AT_A_TIME)
+
+  def measure(params: Any) -> dict[str, float]:
+    gap = bayes_gap.measure_gap(model, params, ideal, **_AT_A_TIME)
+    return {'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation}
+
+  return measure
 
 
 def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, MaskedLM]:
@@ -190,9 +193,8 @@ def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, Ma
   if isinstance(module, Bert):
     arguments.check_vocabulary(module, hmm)
     return module, BertModel(module.clone(dtype=jnp.float32, attention='xla'))
-  if not (isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')):
-    what = 'class' if isinstance(module, type) else type(module).__name__
-    raise ValueError(f'model is a {what}; valid is a flax.linen module with embed and predict')
+  is_module = isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')
+  arguments.require(is_module, 'model', module, 'a flax.linen module, no class, with embed and predict')
   return flax_model.network(module), flax_model.FlaxModel(module, hmm.num_tokens)
 
 
@@ -219,9 +221,20 @@ def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | N
   return sample_chunks(key, hmm, **sizes | {'chunk_length': chunk_length})
 
 
+def _optimizer(model: MaskedLM, given: Any, learning_rate: Any, num_steps: int) -> optax.GradientTransformation:
+  """The optimiser that is given, or Muon for a BERT, whose kernels are matrices, and AdamW for any other model."""
+  arguments.given_once(learning_rate=learning_rate, optimizer=given)
+  arguments.require(
+    given is None or hasattr(given, 'update'), 'optimizer', given, 'one of optax, such as optax.adam(1e-3)'
+  )
+  is_rate = isinstance(learning_rate, numbers.Real) and 0 < float(learning_rate) < math.inf
+  valid = 'a number above 0; `optimizer` takes a schedule'
+  arguments.require(learning_rate is None or is_rate, 'learning_rate', learning_rate, valid)
+  return given or _scheduled(isinstance(model, BertModel), learning_rate, num_steps)
+
+
 @functools.lru_cache(8)
-def _optimizer(for_bert: bool, learning_rate: float | None, num_steps: int) -> optax.GradientTransformation:
-  """Muon for a BERT, whose kernels are matrices, and AdamW for any other module."""
+def _scheduled(for_bert: bool, learning_rate: float | None, num_steps: int) -> optax.GradientTransformation:
   fields = dict(defaults.OPTIMIZER, warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps)
   factor = 1 if learning_rate is None else learning_rate / fields['learning_rate']
   fields['learning_rate'] *= factor
@@ -243,13 +256,14 @@ class DownstreamTask(NamedTuple):
 
   Attributes:
     task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_i | X_{-i}] at the masked token i; or
-      [C, M], of a memory's first cell; or a function from the inputs [n, T] and these posteriors [n, H] to labels [n].
+      [C, M], of a memory's first cell; or labels [n] of `inputs`; or a function from the inputs [n, T] and posteriors
+      [n, H] to labels [n]. Of a `Process` that function sees row i of `hj.beliefs` [n, S], over the states of T.
     key: decides the texts, where tuning starts and the order of its inputs; an integer is a seed.
     length: tokens of a text, one of which is masked.
     num_train: training texts.
     num_test: test texts.
     hidden: position of the masked token: 0, the first, or -1, the last, as causal models need it.
-    given: the inputs and labels of `from_labels`, in place of texts that are drawn.
+    inputs: [n, T], in place of texts that are drawn.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -269,7 +283,7 @@ class DownstreamTask(NamedTuple):
   num_train: int = defaults.NUM_TRAIN
   num_test: int = defaults.NUM_TEST
   hidden: int = 0
-  given: Any = None
+  inputs: Any = None
 
   @classmethod
   def from_labels(
@@ -277,7 +291,8 @@ class DownstreamTask(NamedTuple):
   ) -> 'DownstreamTask':
     """A task of texts [n, T] and labels [n], integers from 0; the first `num_train`, 60% if None, are for training.
 
-    The token at `hidden` is masked if it is not. Raises ValueError if shapes, labels or `num_train` do not fit.
+    Labels may be a function, as in `task_weights`. The token at `hidden` is masked if it is not. Raises ValueError if
+    shapes, labels or `num_train` do not fit.
 
     >>> texts = np.array([[4, 1, 2], [4, 0, 1], [4, 3, 3]])
     >>> DownstreamTask.from_labels(texts, [0, 1, 1], num_train=2).num_test
@@ -286,42 +301,54 @@ class DownstreamTask(NamedTuple):
     inputs = np.asarray(arguments.array('inputs', inputs))
     if inputs.ndim != 2:
       raise ValueError(f'inputs have shape {inputs.shape}; valid is [texts, length]')
-    labels = tasks.checked_labels(labels, len(inputs))
+    labels = labels if callable(labels) else tasks.checked_labels(labels, len(inputs))
     num_train = len(inputs) * 3 // 5 if num_train is None else num_train
     arguments.check_size('num_train', num_train, most=len(inputs) - 1)
-    return cls(None, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, (inputs, labels))
+    return cls(labels, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, inputs)
 
   @with_promotion
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs [n, T] from `hmm` with [MASK] at `hidden`, and their labels [n]; training texts first.
+    """Inputs [n, T], drawn from `hmm` unless given, with [MASK] at `hidden`, and labels [n]; training texts first.
 
-    Raises ValueError where `task_weights` do not fit the distribution.
+    Raises ValueError where `task_weights` do not fit the distribution, or fail as a function.
     """
-    if self.given:
-      inputs, labels = self.given
-      arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
-      return np.asarray(tasks.hide(inputs, hmm.num_tokens, self.hidden)), labels
     hmm, weights = arguments.distribution(hmm), self.task_weights
-    inputs, probs = _inputs_and_probs(hmm, self)
+    inputs = _inputs(hmm, self)
     if callable(weights):
-      return inputs, tasks.labelled(weights, probs, inputs).labels
+      return inputs, _labels(weights, inputs, tasks.rule_probs(hmm, inputs, hidden=self.hidden))
     weights = arguments.array('task_weights', weights)
+    if self.inputs is not None and weights.ndim == 1:
+      return inputs, weights
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
     if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
       raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
     arguments.check_finite('task_weights', weights)
-    return inputs, tasks.labelled(weights, probs).labels
+    return inputs, tasks.labelled(weights, tasks.label_probs(hmm, inputs, hidden=self.hidden)).labels
 
 
-def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
-  """The inputs of a task and the posterior of its labels: P[H_i | X_{-i}] [n, H], or that of a first cell [n, M]."""
+def _inputs(hmm: Distribution, task: DownstreamTask) -> np.ndarray:
+  """The inputs [n, T] of a task, masked."""
+  if task.inputs is not None:
+    arguments.check_ids('inputs', task.inputs, hmm.num_tokens + 1)
+    return np.asarray(tasks.hide(task.inputs, hmm.num_tokens, task.hidden))
   for name in ('length', 'num_train', 'num_test'):
     arguments.check_size(name, getattr(task, name))
   if task.hidden not in (0, -1):
     raise ValueError(f'hidden is {task.hidden}; valid are 0, the first token, and -1, the last')
   key_texts, _ = jax.random.split(arguments.key(task.key))
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length, task.hidden)
-  return np.asarray(inputs), tasks.label_probs(hmm, inputs, hidden=task.hidden)
+  return np.asarray(inputs)
+
+
+def _labels(rule: tasks.LabelRule, inputs: np.ndarray, posteriors: np.ndarray) -> np.ndarray:
+  """The labels [n] of a user's function."""
+  try:
+    labels = rule(inputs, posteriors)
+  except Exception as error:
+    raised = f'which raised {type(error).__name__}: {error}'
+    valid = f'a function from texts {inputs.shape} and posteriors {posteriors.shape} to labels [{len(inputs)}]'
+    raise ValueError(f'labels are {reprlib.repr(rule)}, {raised}; valid is {valid}') from error
+  return tasks.checked_labels(labels, len(inputs))
 
 
 @with_promotion
@@ -346,7 +373,7 @@ def draw_task(hmm: Distribution, key: Array | int, **sizes: int) -> DownstreamTa
   hmm, key = arguments.process('hmm', hmm), arguments.key(key)
   key_weights, key_task = jax.random.split(key)
   task = DownstreamTask(np.zeros(0), key_task, **sizes)
-  _, probs = _inputs_and_probs(hmm, task)
+  probs = tasks.label_probs(hmm, _inputs(hmm, task), hidden=task.hidden)
   drawn = tasks.draw_task(key_weights, probs, task.num_train, **defaults.TASK_WEIGHTS)
   return task._replace(task_weights=drawn.task_weights)
 
@@ -468,15 +495,16 @@ def tune(
     hmm: what the task's texts are drawn from.
     task: from `draw_task`, or of your own mu or labels: `DownstreamTask(mu, key)`, `DownstreamTask(function, key)`.
     inputs: texts of your own with their `labels`, in place of a task, as `DownstreamTask.from_labels` takes them.
-    labels: theirs.
+    labels: theirs; a function of texts and posteriors without `inputs` is `DownstreamTask(function, 0)`.
     prompt_length: P; 0 tunes only the head.
     head: a linear one at the [MASK] if None.
     schedule: of AdamW.
     report: called after every epoch with the steps so far and its mean `train_loss` in nats.
 
   Raises:
-    ValueError: `task_weights` or the model's vocabulary do not fit `hmm`, the distribution is not valid, or a causal
-      model is to predict a first token, before which there is nothing.
+    ValueError: `task_weights` or the model's vocabulary do not fit `hmm`, the distribution is not valid, the model has
+      no room for prompt and text, the head has other classes, or a causal model is to predict a first token, before
+      which there is nothing.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj
@@ -487,23 +515,12 @@ def tune(
   """
   hmm, params = arguments.process('hmm', hmm), arguments.model_params(params)
   arguments.check_vocabulary(model, hmm)
-  arguments.given_once(task=task, labels=labels)
-  arguments.given_once(task=task, inputs=inputs)
-  if task is None and labels is None:
-    raise ValueError('task is None; valid is a DownstreamTask, or inputs and labels in its place')
-  task = task or DownstreamTask.from_labels(inputs, labels, hidden=-1 if model.causal else 0)
-  arguments.check_size('prompt_length', prompt_length, 0)
-  if model.causal and not task.hidden:
-    raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
+  arguments.check_functions(report=report)
+  task = _task(model, task, inputs, labels)
   arguments.check_params(model, params)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuner_lib.Schedule(**defaults.SCHEDULE)
-  prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
-  mu: Any = task.task_weights
-  num_classes = len(mu) if hasattr(mu, '__len__') else max(int(labels.max()) + 1, 2)
-  head = head or Linear(num_classes, position=task.hidden)
-  check_head(head, num_classes, model.num_tokens, task.length)
-  tuner = tuner_lib.Tuner(model, head, prompt)
+  tuner = _tuner(model, task, labels, prompt_length, head)
   _, key_tuning = jax.random.split(arguments.key(task.key))
   # An accelerator would round products otherwise.
   with jax.default_matmul_precision('float32'):
@@ -516,3 +533,30 @@ def tune(
   tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params, task.hidden)
   is_right = tuned.predict(inputs[task.num_train :]) == labels[task.num_train :]
   return dataclasses.replace(tuned, accuracy=float(is_right.mean()))
+
+
+def _task(model: MaskedLM, task: Any, inputs: Any, labels: Any) -> DownstreamTask:
+  """The task that is given, or that of labels."""
+  arguments.given_once(task=task, labels=labels)
+  arguments.given_once(task=task, inputs=inputs)
+  hidden = -1 if model.causal else 0
+  if callable(labels) and inputs is None:
+    return DownstreamTask(labels, 0, hidden=hidden)
+  if labels is not None:
+    return DownstreamTask.from_labels(inputs, labels, hidden=hidden)
+  arguments.require(isinstance(task, DownstreamTask), 'task', task, 'a DownstreamTask, or labels in its place')
+  if model.causal and not task.hidden:
+    raise ValueError('hidden of the task is 0; valid is -1 for a causal model: draw_task(hmm, key, hidden=-1)')
+  return task
+
+
+def _tuner(model: MaskedLM, task: DownstreamTask, labels: np.ndarray, prompt_length: int, head: Any) -> tuner_lib.Tuner:
+  """A head of the classes of a task, behind a prompt that the model has room for."""
+  arguments.check_size('length', task.length, most=model.max_positions)
+  arguments.check_size('prompt_length', prompt_length, 0, model.max_positions - task.length)
+  mu = task.task_weights
+  num_classes = len(mu) if np.ndim(mu) == 2 else max(int(labels.max()) + 1, 2)
+  head = head or Linear(num_classes, position=task.hidden)
+  check_head(head, num_classes, model.num_tokens, task.length)
+  prompt = tuner_lib.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
+  return tuner_lib.Tuner(model, head, prompt)

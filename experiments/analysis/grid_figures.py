@@ -96,7 +96,8 @@ def _draw_majorities(axes: Axes, records: pd.DataFrame) -> None:
 def figure_3_left(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy against |H|: of the pretrained model and of readers without one, then of others, beside the paper."""
   is_first = grid.records['model'].isin(['bert', 'own', NONE])
-  panel = np.where(is_first, 'Pretrained model, and readers without one', 'Other models, and the paper')
+  others = 'Other models, and the paper' if settings.paper_overlay else 'Other models'
+  panel = np.where(is_first, 'Pretrained model, and readers without one', others)
   order = np.argsort(~is_first, kind='stable')
   records = grid.records.assign(panel=panel).iloc[order]
   return _figure_3('left', grid._replace(records=records), settings, 'num_states', _HIDDEN_STATES)

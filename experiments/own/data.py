@@ -26,7 +26,7 @@ from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax._support.float64 import float64, narrowest
 from hmm_jax.distributions import processes
-from hmm_jax.distributions.files import from_fields, load_distribution
+from hmm_jax.distributions.files import fields_of, from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
 from hmm_jax.distributions.labelled import Process, reachable
 from hmm_jax.distributions.sampling import token_dtype
@@ -63,7 +63,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
     return
   if label := config.get('label'):
     # A function labels each text once.
-    _set(config, {}, {'tasks_per_trial': 1, 'tasks_at_a_time': 1}, named, label)
+    _set(config, {}, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}, named, label)
   folder = config.get('pretrained_from')
   if folder and isinstance(folder, str):
     pretrained = _pretrained_folder(config.get('pretrained'), workdir)
@@ -75,7 +75,9 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
   require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
   if not word or not isinstance(word, str):
     return
-  read_process = lambda word: _arrays(plain(processes.named(word) or load_distribution(word)))
+  # Only a function of labels asks for the matrices; without one, ids are those of the HMM.
+  kept = (lambda process: process) if label else plain
+  read_process = lambda word: _arrays(kept(processes.named(word) or load_distribution(word)))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   _arrays_read[reference], distribution = arrays, from_fields(arrays)
   valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {config.hmm.num_tokens}'
@@ -207,7 +209,7 @@ def plain(distribution: Any) -> Any:
 
 def _arrays(distribution: Any) -> Arrays:
   """The fields of a distribution: int32; float32 if that holds each number, as those of a draw; else float64."""
-  return {name: narrowest(np.asarray(array)) for name, array in distribution._asdict().items()}
+  return {name: narrowest(np.asarray(array)) for name, array in fields_of(distribution).items()}
 
 
 def _digest(arrays: Arrays) -> str:

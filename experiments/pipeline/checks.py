@@ -52,7 +52,7 @@ def check_draws(settings: Settings) -> None:
   drawn = trials(settings, code=code.digests)
   if 'own' in settings.models:
     for trial in drawn[: len(settings.grid())]:
-      code.check_model(trial, process_of(trial))
+      code.check_model(trial, data.plain(process_of(trial)))
   try:
     has_tasks = any(_has_tasks(trial, process_of(trial)) for trial in drawn)
   except jax.errors.JaxRuntimeError as error:

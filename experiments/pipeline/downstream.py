@@ -59,8 +59,9 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
     hidden=d.hidden_position,
   )
   inputs, documents = jax.device_get(texts)
+  of_task = tasks_lib.rule_probs if settings.label else tasks_lib.label_probs
   label_probs: Callable[[np.ndarray], np.ndarray] = functools.partial(
-    tasks_lib.label_probs, distribution, cell=settings.memory.label_cell, hidden=d.hidden_position
+    of_task, distribution, cell=settings.memory.label_cell, hidden=d.hidden_position
   )
   if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
     label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)

@@ -108,6 +108,8 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribut
 def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Drawn:
   """The draws of a trial, computed once for recent trials that share it."""
   downstream = shared_tasks(trial, distribution)
+  # Labels alone speak of the states of matrices.
+  distribution = data.plain(distribution)
   with reporter.clock.phase('measuring'):
     ideals = _shared('ideals', trial, lambda: distance.ideals_of(trial, distribution, downstream))
   return Drawn(distribution, downstream, ideals)

@@ -41,11 +41,17 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 
 
 def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
-  """The plan on record; of records from before plans were recorded, that of the shipped config."""
+  """The plan on record; of records from before plans were recorded, that of the shipped config.
+
+  A process or labels of the user's own have no other plan than one of their own.
+  """
   program = config_lib.shipped(settings.experiment)
-  if settings.plan or settings.scale not in config_lib.scales(program):
+  if settings.scale not in config_lib.scales(program):
     return settings.plan
-  return config_lib.from_config(config_lib.at_scale(program, settings.scale), {settings.experiment: Settings}).plan
+  plan = config_lib.from_config(config_lib.at_scale(program, settings.scale), {settings.experiment: Settings}).plan
+  if config_lib.has_own_text(settings):
+    return settings.plan if settings.plan != plan else ()
+  return settings.plan or plan
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:

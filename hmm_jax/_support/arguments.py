@@ -90,12 +90,11 @@ def _converted(name: str, annotation: str, x: Any) -> Any:
 
 def process(name: str, x: Any) -> Any:
   """A `distribution`; raises ValueError for anything else."""
-  if hasattr(x, 'transition_matrix'):
-    return distribution(x)
-  what = f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}'
   # The order of a key and a distribution differs between functions.
   swapped = ': are key and distribution swapped?' if isinstance(x, numbers.Integral) or _is_key(x) else ''
-  raise ValueError(f'{what}; valid is a distribution such as an HMM{swapped}')
+  valid = f'an HMM, or hj.from_transition_matrices(T) of T [V, S, S]{swapped}'
+  require(hasattr(x, 'transition_matrix'), name, x, valid)
+  return distribution(x)
 
 
 def key(x: Any) -> Any:
@@ -103,13 +102,30 @@ def key(x: Any) -> Any:
   if isinstance(x, numbers.Integral):
     check_size('key', x, 0)
     return jax.random.key(int(x))
-  if hasattr(x, 'transition_matrix'):
-    raise ValueError(f'key is a {type(x).__name__}; valid is a PRNG key or a seed: are key and distribution swapped?')
-  return array('key', x)
+  swapped = ': are key and distribution swapped?' if hasattr(x, 'transition_matrix') else ''
+  require(_is_key(x), 'key', x, f'a PRNG key or a seed{swapped}')
+  return x
 
 
 def _is_key(x: Any) -> bool:
-  return isinstance(x, Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+  """True for a PRNG key, or the uint32 words of one."""
+  dtype: Any = getattr(x, 'dtype', None)
+  return dtype == np.uint32 or isinstance(x, Array) and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def require(holds: Any, name: str, x: Any, valid: str) -> None:
+  """Raise ValueError, 'NAME is X, of type TYPE; valid is ...', unless it holds; X is cut."""
+  if not holds:
+    kind = f'{type(x).__name__} {getattr(x, "dtype", "")}'.strip()
+    # A key has a line of its own for its words.
+    shown = ' '.join(reprlib.repr(x).split())
+    raise ValueError(f'{name} is {shown}, of type {kind}; valid is {valid}')
+
+
+def check_functions(**named: Any) -> None:
+  """Raise ValueError unless each argument is None or can be called."""
+  for name, x in named.items():
+    require(x is None or callable(x), name, x, 'a function')
 
 
 def given_once(**named: Any) -> None:
@@ -133,10 +149,8 @@ def array(name: str, x: Any) -> Any:
   except Exception:  # Each library raises its own.
     values = np.array('')
   is_key = _is_key(values) and name.startswith(('key', 'params'))
-  if not is_key and not any(jnp.issubdtype(values.dtype, kind) for kind in _REAL):
-    kind = f'{type(x).__name__} {getattr(x, "dtype", "")}'.strip()
-    valid = 'an array of real numbers that float64 holds'
-    raise ValueError(f'{name} is {reprlib.repr(x)}, of type {kind}; valid is {valid}')
+  is_real = any(jnp.issubdtype(values.dtype, kind) for kind in _REAL)
+  require(is_key or is_real, name, x, 'an array of real numbers that float64 holds')
   return values
 
 

@@ -1,32 +1,71 @@
 """Names of the package that were guessed."""
 
+import ast
 import difflib
+import functools
 import pkgutil
 import re
 from typing import Any
 
 import hmm_jax
 
+# Words of other libraries, and a name of this one.
+_SYNONYMS = {
+  'train': 'pretrain',
+  'fit': 'tune',
+  'transformer': 'bert',
+  'generat': 'sample',
+  'simulat': 'sample',
+  'decode': 'most_likely_states',
+  'evaluat': 'tuned',
+  'cache': 'activations',
+  'hook': 'activations',
+  'logits': 'token_probs',
+}
+# Less is no more than a common word that is shared.
+_LEAST = 0.3
 
-def _words(name: str) -> set[str]:
-  """The words of a name that tell it, in lower case and without a plural."""
-  words = re.findall(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])', name)
-  return {word.lower().removesuffix('s') for word in words} - {'from', 'to', 'with', 'in'}
+
+def _stems(text: str) -> frozenset[str]:
+  """The stems of words, such as those of 'filtered_probs' and 'ExactModel'."""
+  words = re.findall(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])', text)
+  return frozenset(re.sub('(ing|ed|s)$', '', word.lower())[:6] for word in words if len(word) > 2)
+
+
+@functools.cache
+def _public() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+  """The stems of the name and of the docstring of every public function and class, by its place."""
+  stems = {}
+  for module in pkgutil.walk_packages(hmm_jax.__path__, 'hmm_jax.'):
+    spec: Any = module.module_finder.find_spec(module.name, None)
+    for node in ast.parse(spec.loader.get_source(module.name)).body:
+      if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and '._' not in f'{module.name}.{node.name}':
+        home = 'hmm_jax' if node.name in dir(hmm_jax) else module.name
+        stems[f'{home}.{node.name}'] = _stems(node.name), _stems(f'{ast.get_docstring(node)} {module.name}')
+  return stems
 
 
 def did_you_mean(name: str) -> str:
-  """The end of a sentence with the nearest public functions and classes, wherever they live; '' if none is near."""
-  places = {public: f'hmm_jax.{public}' for public in dir(hmm_jax)}
-  modules = pkgutil.walk_packages(hmm_jax.__path__, 'hmm_jax.')
-  for module in (module for module in modules if '._' not in module.name):
-    spec: Any = module.module_finder.find_spec(module.name, None)
-    for public in re.findall(r'^(?:def|class) ([A-Za-z]\w*)', spec.loader.get_source(module.name), re.MULTILINE):
-      places.setdefault(public, f'{module.name}.{public}')
-  of_package = {public: _words(public) for public in dir(hmm_jax)}
-  # What is all of its name, as `tune` is of `tune_prompt`, comes before what shares a word.
-  whole = [public for public in of_package if public.lower() in _words(name)]
-  sharing = [public for public, words in of_package.items() if words & _words(name)]
-  same = [name] if name in places else []
-  near = [*same, *whole, *sharing, *([] if same else difflib.get_close_matches(name, places))]
-  near = [places[each] for each in dict.fromkeys(near)][:3]
+  """The end of a sentence with the nearest public functions and classes, wherever they live; '' if none is near.
+
+  A word counts by how few share it, in a name three times as much as in a docstring, and twice at the top.
+  """
+  public = _public()
+  meant = [synonym for word, synonym in _SYNONYMS.items() if word in name.lower()]
+  stems = _stems(' '.join([name, *meant]))
+  shares = {stem: 1 + sum(stem in own | text for own, text in public.values()) for stem in stems}
+
+  def nearness(place: str) -> float:
+    home, _, last = place.rpartition('.')
+    own, text = public[place]
+    total = sum(1 / shares[stem] for stem in stems & text)
+    total += sum(3 / shares[stem] ** 0.5 for stem in stems & own) / (len(own) or 1)
+    return total * (1 + (home == 'hmm_jax')) + 9 * (last.lower() == name.lower())
+
+  best = sorted(public, key=nearness, reverse=True)[:3]
+  near = [place for place in best if nearness(place) > _LEAST]
+  if not near:
+    # A word that is misspelt.
+    places = {place.rpartition('.')[2]: place for place in public}
+    near = [places[each] for each in difflib.get_close_matches(name, places)]
   return f'; did you mean {" or ".join(near)}?' if near else ''

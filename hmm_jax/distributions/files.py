@@ -65,17 +65,21 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
     ((2, 2, 2), 3)
   """
   path = _checked(path)
-  named: dict[str, Any] = {'transition_matrices': distribution}
-  if isinstance(distribution, (HMM, MemoryHMM)):
-    named = distribution._asdict()
-  elif isinstance(distribution, Process):
-    named = {'transition_matrices': distribution.transition_matrices, 'initial_probs': distribution.start_probs}
-  fields: dict[str, Any] = {key: _numbers(key, array) for key, array in named.items()}
+  fields: dict[str, Any] = {key: _numbers(key, array) for key, array in fields_of(distribution).items()}
   from_fields(fields)
   if path.suffix == '.npz':
     np.savez(path, **fields)
   else:
     path.write_text(json.dumps(fields, default=np.ndarray.tolist) + '\n', 'utf-8', newline='\n')
+
+
+def fields_of(distribution: HMM | MemoryHMM | Process | ArrayLike) -> dict[str, Any]:
+  """Return the fields that `from_fields` takes; of a `Process` they are T and the law of its first state."""
+  if isinstance(distribution, (HMM, MemoryHMM)):
+    return distribution._asdict()
+  if isinstance(distribution, Process):
+    return {'transition_matrices': distribution.transition_matrices, 'initial_probs': distribution.start_probs}
+  return {'transition_matrices': distribution}
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:

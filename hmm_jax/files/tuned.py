@@ -108,11 +108,8 @@ def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict
   """The arrays as the tree that this tuner trains. Raises ValueError if they are not those of such a tree."""
   model: Any = tuner.model
   head: Any = tuner.head
-  if 'head.positions' in arrays:
-    # Only this array tells the length of the texts.
-    longest = len(arrays['head.positions'])
-  else:
-    longest = model.bert.max_positions if isinstance(model, BertModel) else 2**20
+  # Only this array tells the length of the texts.
+  longest = len(arrays['head.positions']) if 'head.positions' in arrays else model.max_positions
   length = longest - (tuner.prompt.length if tuner.prompt else 0)
   heads.check_head(head, head.num_classes, model.num_tokens, length)
   # A head is trained on outputs, a prompt on texts.

@@ -229,7 +229,7 @@ class Bert(nn.Module):
     length = sum(part.shape[-2] for part in parts)
     check_widths(parts, self.width)
     if length > self.max_positions:
-      raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
+      raise ValueError(f'prompt and text have {length} positions; valid is at most max_positions, {self.max_positions}')
     if self.causal:
       parts = self._shifted(parts)
     places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
@@ -298,6 +298,10 @@ class BertModel(MaskedLM):
   @property
   def causal(self) -> bool:
     return self.bert.causal
+
+  @property
+  def max_positions(self) -> int:
+    return self.bert.max_positions
 
   def embed(self, params: Any, tokens: Array) -> Array:
     return self._apply(Bert.embed, params, tokens)

@@ -138,6 +138,11 @@ class MaskedLM(Protocol):
     """True if row i depends only on the tokens before i."""
     return False
 
+  @property
+  def max_positions(self) -> int:
+    """The most rows that `predict` takes, a prompt included."""
+    return 2**20
+
   @abc.abstractmethod
   def embed(self, params: Any, tokens: Array) -> Array:
     """Embeddings [..., T, E] of tokens [..., T]."""

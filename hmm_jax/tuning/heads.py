@@ -64,9 +64,10 @@ def positions_read(head: Head, prompt_length: int, length: int) -> np.ndarray | 
 def check_head(head: Head, num_classes: int, num_features: int, length: int) -> None:
   """Raise an error unless a head can be tuned on outputs [..., F] for texts of T = `length` tokens.
 
-  Nothing is computed: scores and their slopes by the parameters are traced, for two texts. ValueError names positions
-  that do not exist and scores of another shape than [2, C]; JAX raises TypeError if there is no slope.
+  Nothing is computed: scores and their slopes by the parameters are traced, for two texts. ValueError names what is no
+  head, positions that do not exist and scores of another shape than [2, C]; JAX raises TypeError if there is no slope.
   """
+  arguments.require(hasattr(head, 'scores'), 'head', head, f'a Head, such as hj.Linear({num_classes})')
   positions = positions_read(head, 0, length)
   positions = np.arange(length) if positions is None else positions
   arguments.check_ids('positions', positions, length)
@@ -80,7 +81,8 @@ def check_head(head: Head, num_classes: int, num_features: int, length: int) -> 
   params = jax.eval_shape(lambda: head.init(jax.random.key(0), num_features, 0, length))
   _, scores = jax.eval_shape(jax.grad(total, has_aux=True), params)
   if scores.shape != (2, num_classes):
-    raise ValueError(f'scores of 2 texts have shape {scores.shape}; valid is {(2, num_classes)}')
+    valid = f'{(2, num_classes)}, a score for each class of the labels'
+    raise ValueError(f'head gives 2 texts scores of shape {scores.shape}; valid is {valid}')
 
 
 class LinearHead(NamedTuple):

@@ -13,6 +13,7 @@ import scipy.stats
 from hmm_jax._support import arguments, compilation, float64
 from hmm_jax._support.blocks import even_size, in_blocks
 from hmm_jax.distributions.hmm import Distribution, HMM, text_likelihoods
+from hmm_jax.distributions.labelled import beliefs, Process
 from hmm_jax.distributions.memory_hmm import cell_posterior, MemoryHMM
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.inference.posterior import forward_backward
@@ -22,7 +23,7 @@ _MAX_REDRAWS = 1000
 LABELLED_ENTRIES = 2**24
 
 
-# Labels [n] of inputs [n, T] and their posteriors [n, S]: integers from 0 on.
+# Labels [n] of inputs [n, T] and their `rule_probs` [n, S]: integers from 0 on.
 LabelRule = Callable[[np.ndarray, np.ndarray], Any]
 
 
@@ -179,6 +180,20 @@ def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: in
   if isinstance(distribution, MemoryHMM):
     return posterior_cell_probs(distribution, inputs)[:, cell]
   return hidden_state_probs(distribution, inputs, hidden)
+
+
+def rule_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0, hidden: int = 0) -> np.ndarray:
+  """The posterior that a `LabelRule` reads: `label_probs`, or of a `Process` row i = `hidden` of `beliefs`, [n, S].
+
+  >>> import hmm_jax as hj
+  >>> even = hj.processes.even()
+  >>> rule_probs(even, np.array([[0, 1, 2]]), hidden=-1).tolist()  # of the two states of T; `even` has three
+  [[0.0, 1.0]]
+  """
+  if not isinstance(distribution, Process):
+    return label_probs(distribution, inputs, cell, hidden)
+  size = even_size(len(inputs), inputs.shape[1] * distribution.num_states, LABELLED_ENTRIES)
+  return in_blocks(lambda block: beliefs(distribution, block)[:, hidden], inputs, size)
 
 
 def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np.ndarray:

@@ -88,24 +88,45 @@ def test_a_document_of_a_chunk_is_a_text():
   assert len(hj.workflow._chunks(key, begins, stream, None, None)) == hj.workflow._LONGEST_DOCUMENT // 64 + 1
 
 
+OLD_KEY = jax.random.PRNGKey(0)
+BERT = hj.Bert(num_tokens=3, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=8, dropout_rate=0.0)
+
+
 @pytest.mark.parametrize(
   ('sentence', 'arguments'),
   [
     ('predict of Neighbour returns (2, 64, 3)', dict(model=Neighbour(scale=2.0))),
     ('Neighbour is causal and reads the token that it predicts', dict(model=Neighbour(is_open=True))),
     ('predict of Neighbour returns (2, 64, 3)', dict(model=Neighbour(), hmm=hj.random_hmm(0, 3, 4))),
-    ('model is a Dense', dict(model=nn.Dense(3))),
+    ('model is', dict(model=nn.Dense(3))),
     ('learning_rate and optimizer are both given', dict(learning_rate=0.1, optimizer=optax.sgd(0.1))),
     ('corpus contain 3; valid are integers from 0 to 2', dict(corpus=np.full((9, 9), 3))),
     ('chunk_length is 65; valid is an integer from 1 to 64', dict(document_length=64, chunk_length=65)),
+    ('chunk_length is 9; valid is an integer from 1 to 8', dict(document_length=9, bert=BERT)),
+    ('callback is 3', dict(callback=3)),
+    ('report is 3', dict(report=3)),
     ('hmm is 0', dict(hmm=0)),
-    ('key is a HMM', dict(key=CYCLE)),
+    ('key is HMM', dict(key=CYCLE)),
+    ('key is 1.5', dict(key=1.5)),
   ],
 )
 def test_wrong_arguments_of_pretraining_are_refused(sentence, arguments):
   given = dict(hmm=CYCLE, key=0, steps=0) | arguments
   with pytest.raises(ValueError, match=f'^{re.escape(sentence)}'):
     hj.pretrain(given.pop('hmm'), given.pop('key'), **given)
+
+
+@pytest.mark.parametrize('key', [0, jax.random.key(0), OLD_KEY, np.asarray(OLD_KEY)])
+@pytest.mark.parametrize('call', [hj.pretrain, hj.draw_task, lambda key, hmm: hj.sample_corpus(hmm, key, 3, 4)])
+def test_a_key_and_a_distribution_that_are_swapped_are_told_apart(call, key):
+  """Seeds, typed keys, and arrays of their words."""
+  with pytest.raises(ValueError, match='swapped'):
+    call(key, CYCLE)
+
+
+def test_matrices_are_led_to_the_function_that_makes_a_process():
+  with pytest.raises(ValueError, match=r'^hmm is .*from_transition_matrices'):
+    hj.pretrain(np.full((2, 3, 3), 1 / 6), 1)
 
 
 def test_a_seed_is_its_key():

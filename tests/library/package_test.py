@@ -31,6 +31,10 @@ def test_every_public_name_can_be_imported():
     'tune_prompt': 'hmm_jax.tune',
     'Task': 'hmm_jax.DownstreamTask',
     'mess3': 'hmm_jax.distributions.processes.mess3',
+    'sampel': 'hmm_jax.sample',
+    'viterbi': 'hmm_jax.most_likely_states',
+    'HiddenMarkovModel': 'hmm_jax.HMM',
+    'run_with_cache': 'hmm_jax.activations',
   }
   for guess, near in guesses.items():
     with pytest.raises(AttributeError, match=rf'{guess}.*\b{near}\b'):

@@ -2,7 +2,7 @@
 
 import re
 
-from bert_cases import SMALLEST
+from bert_cases import random_params, SMALLEST
 from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
 import jax
@@ -108,10 +108,38 @@ def test_labels_of_ones_own_are_tuned(own, hidden):
   inputs, labels = by_function.examples(CHAIN)
   assert (inputs[:, hidden] == 4).all() and set(labels) == {0, 1, 2}
   shown = np.where(inputs == 4, 0, inputs)  # A token that is not masked is.
-  given = hj.DownstreamTask.from_labels(shown, labels, TASK.key, num_train=48, hidden=hidden)
   tune = lambda task: hj.tune(*own, CHAIN, task, prompt_length=0, schedule=QUICK)
-  first, second = tune(by_function), tune(given)
-  assert first.accuracy == second.accuracy and first.head.weights.shape == (4, 3)
+  first = tune(by_function)
+  for given in (labels, third):
+    second = tune(hj.DownstreamTask.from_labels(shown, given, TASK.key, num_train=48, hidden=hidden))
+    assert first.accuracy == second.accuracy and first.head.weights.shape == (4, 3)
+
+
+def test_a_function_of_labels_needs_no_texts(own):
+  reads = lambda labels, **inputs: hj.tune(*own, CHAIN, labels=labels, prompt_length=0, schedule=QUICK, **inputs)
+  likeliest = lambda texts, posteriors: posteriors.argmax(1)
+  inputs, labels = hj.DownstreamTask(likeliest, 0).examples(CHAIN)
+  assert reads(likeliest).accuracy == reads(likeliest, inputs=inputs[:2500]).accuracy
+
+
+T = np.array([[[0.2, 0.3, 0], [0, 0.5, 0.1], [0.4, 0, 0.1]], [[0.1, 0, 0.4], [0.2, 0, 0.2], [0, 0.5, 0]]])
+
+
+@pytest.mark.parametrize('hidden', [0, -1])
+def test_a_function_of_labels_sees_the_states_of_matrices(hidden):
+  """Their three, as `hj.beliefs` has them, and not pairs of a token and a state."""
+  process, seen = hj.from_transition_matrices(T), []
+  task = TASK._replace(task_weights=lambda texts, states: seen.append(states) or states.argmax(1), hidden=hidden)
+  inputs, labels = task.examples(process)
+  expected = hj.beliefs(process, inputs)[:, hidden]
+  assert process.num_states > 3 and (labels == expected.argmax(1)).all()
+  np.testing.assert_allclose(seen[0], expected, atol=1e-12)
+
+
+def tune_short(task=TASK, **changes):
+  """Tune on a model of five positions, as many as a text has."""
+  bert = SMALLEST.clone(max_positions=5)
+  return hj.tune(hj.BertModel(bert), random_params(bert), CHAIN, task, schedule=QUICK, **changes)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +150,13 @@ def test_labels_of_ones_own_are_tuned(own, hidden):
       'batch_size is 64; valid is at most the number of inputs, 48',
       lambda tune: tune(schedule=QUICK._replace(batch_size=64)),
     ),
-    ('shape (2, 3); valid is (2, 2)', lambda tune: tune(head=hj.Linear(3))),
-    ('task is None; valid is', lambda tune: tune(task=None)),
+    ('head gives 2 texts scores of shape (2, 3); valid is (2, 2)', lambda tune: tune(head=hj.Linear(3))),
+    ('head is 3', lambda tune: tune(head=3)),
+    ('task is None', lambda tune: tune(task=None)),
+    ('task is', lambda tune: tune(task=np.eye(3))),
+    ('which raised KeyError: 3', lambda tune: tune(task=None, labels=lambda texts, posteriors: {}[3])),
+    ('prompt_length is 1; valid is an integer from 0 to 0', lambda tune: tune_short(prompt_length=1)),
+    ('length is 6; valid is an integer from 1 to 5', lambda tune: tune_short(task=TASK._replace(length=6))),
     ('labels have shape (2,); valid is (1,)', lambda tune: tune(task=None, inputs=[[0, 1]], labels=[0, 1])),
     ('prompt_length is -1; valid is an integer from 0', lambda tune: tune(prompt_length=-1)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),

@@ -9,12 +9,14 @@ from bert_cases import random_params, SMALLEST
 from conftest import assert_same_bits, DOCS, joint_hmm, path_probs, state_paths
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from run_cases import QUIET
 from settings_cases import config_of, settings_of
 
-from experiments.own import data
-from experiments.pipeline import checks, pretraining, trial as trial_lib
+from experiments.analysis.page import content
+from experiments.own import code, data
+from experiments.pipeline import checks, pretraining, sweep, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
@@ -22,7 +24,7 @@ from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
-from experiments.studies import registry
+from experiments.studies import grids, registry
 import hmm_jax as hj
 from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import save_distribution
@@ -89,6 +91,46 @@ def test_given_data_replace_draws(tmp_path):
   distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
+
+
+# Three states and two tokens; a state of the HMM is a pair of them.
+PAIRS = hj.from_transition_matrices(
+  [[[0.2, 0.3, 0], [0, 0.5, 0.1], [0.4, 0, 0.1]], [[0.1, 0, 0.4], [0.2, 0, 0.2], [0, 0.5, 0]]]
+)
+
+
+@pytest.mark.slow
+def test_labels_of_ones_own_see_the_states_of_matrices(tmp_path, monkeypatch):
+  """As `hj.beliefs` has them, for every reader, kept in the workdir; without such labels, ids are those of the HMM."""
+  own, seen = dict(distribution=_written(tmp_path / 'pairs.npz', PAIRS), label='mine:likely'), []
+
+  def likely(texts, states):
+    np.testing.assert_allclose(states, hj.beliefs(PAIRS, texts)[:, 0], atol=1e-6)
+    seen.append(texts)
+    return states[:, 0] > PAIRS.start_probs[0]
+
+  monkeypatch.setitem(code._imported, own['label'], code.Function(likely, 'one'))
+  methods = ('head', 'head_best', 'neighbours', 'posterior')
+  settings = _resolved(tmp_path, **own, models=('exact',), methods=methods)
+  assert settings.num_states == (PAIRS.num_states,) and PAIRS.num_states > 3
+  sweep.run([settings], tmp_path, QUIET)
+  assert {row['method'] for row in results.load(tmp_path)} == {*methods} and len(seen) > 1
+  of_hmm = [_written(tmp_path / f'{name}.npz', each) for name, each in (('pairs', PAIRS), ('hmm', PAIRS.hmm))]
+  digests = [_resolved(tmp_path, distribution=word).distribution.rpartition('-')[2] for word in of_hmm]
+  assert digests[0] == digests[1] != settings.distribution.rpartition('-')[2]
+
+
+@pytest.mark.parametrize('own', [dict(distribution='mess3'), dict(label='mine:likely')])
+def test_nothing_of_the_paper_stands_beside_a_text_of_ones_own(tmp_path, own):
+  """Neither its figure, nor a plan or a claim of the shipped config; a plan of one's own does."""
+  settings = _resolved(tmp_path, **own)
+  shipped = _resolved(tmp_path)
+  assert shipped.figure.paper_overlay and not settings.figure.paper_overlay
+  assert grids.plan_of(shipped) == shipped.plan == settings.plan and not grids.plan_of(settings)
+  other = dataclasses.replace(settings, plan=shipped.plan[:1])
+  assert grids.plan_of(other) == other.plan
+  claims = [content.report(tmp_path, each, pd.DataFrame(), {}, ()).claim for each in (shipped, settings)]
+  assert claims[0].startswith('Claim') and not claims[1]
 
 
 def test_a_process_may_stand_beside_lists(tmp_path):

@@ -20,7 +20,7 @@ class Report(NamedTuple):
 
   Attributes:
     question: of the experiment.
-    claim: what is expected; '' without one.
+    claim: what is expected; '' without one, and for a process or labels that it does not speak of.
     name: of the experiment and its scale.
     folder: the folder.
     tables: of which the first is open.
@@ -47,6 +47,7 @@ def report(
   """The report of a folder; `records` have their environments, and `figures` are the names of those in the folder."""
   question, *paragraphs = config_lib.shipped(settings.experiment)['__doc__'].split('\n\n')
   claims = [paragraph for paragraph in paragraphs if paragraph.startswith('Claim')]
+  claims *= not config_lib.has_own_text(settings)
   return Report(
     question,
     '\n'.join(claims),
