@@ -18,18 +18,3 @@ def test_nothing_asks_which_model_it_has():
   for path in [*(ROOT / 'hmm_jax').rglob('*.py'), *(ROOT / 'experiments').rglob('*.py')]:
     for node in ast.walk(ast.parse(path.read_text())):
       assert not (isinstance(node, ast.Compare) and 'model.name' in ast.unparse(node)), f'{path}: {ast.unparse(node)}'
-
-
-def test_no_flag_of_xla_is_set_untried():
-  """XLA ends a process that names a flag it does not know: those that we have are tried where they are named."""
-  folders = ('hmm_jax', 'experiments', 'configs', 'launch', 'tests')
-  naming = {
-    path
-    for folder in folders
-    for path in (ROOT / folder).rglob('*.*')
-    if b'--xla' in path.read_bytes() and path.suffix != '.pyc'
-  }
-  assert naming - {*(ROOT / 'tests').glob('*_test.py')} == {
-    ROOT / 'experiments/runtime/jax_options.py',
-    ROOT / 'tests/conftest.py',
-  }

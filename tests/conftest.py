@@ -14,18 +14,14 @@ import tempfile
 import threading
 import time
 
-import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
 
-from experiments.runtime.jax_options import compile_fast
 from hmm_jax.distributions.hmm import HMM
-from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.inference.posterior import Posterior
-from hmm_jax.theory.problem import MemoryProblem, StateProblem
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / 'docs'
@@ -121,10 +117,6 @@ def _living(folder):
   return found
 
 
-hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
-hypothesis.settings.load_profile('house')
-
-
 def in_float64(function, *arguments):
   """`function` of the arguments with every floating-point leaf in float64; the result as numpy arrays."""
 
@@ -149,22 +141,20 @@ def reduced_run(tmp_path_factory):
     yield functools.partial(finished, folder / 'reduced')
 
 
-@pytest.fixture(scope='module')
-def without_optimisation():
-  """Compile without XLA optimisation, for modules whose results do not depend on it."""
-  with compiling_fast():
+@pytest.fixture(scope='module', autouse=True)
+def without_optimisation(request):
+  """Compile without XLA optimisation, but for a module that has IS_OPTIMISED, since its results depend on it."""
+  with contextlib.nullcontext() if hasattr(request.module, 'IS_OPTIMISED') else compiling_fast():
     yield
 
 
 @pytest.fixture(scope='module')
-def cheap_commands():
-  """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
-  before = jax.config.values['jax_disable_most_optimizations']
-  # Those of the modules before, which may be of either kind, are dropped.
-  compile_fast(True)
+def cheap_commands(without_optimisation):
+  """Processes that are started compile fast too, and configs are found from the root."""
+  # Programs of the modules before, which may be of either kind, are dropped.
+  jax.clear_caches()
   with contextlib.chdir(ROOT):
     yield
-  compile_fast(before)
 
 
 @contextlib.contextmanager
@@ -215,34 +205,6 @@ def joint_hmm(hmm):
     transitions.append(row)
     emissions.append(hmm.emission_matrix[memory[hmm.cell_index[h]], h])
   return HMM(np.array(initial), np.array(transitions), np.array(emissions))
-
-
-def contradictory_states():
-  """A text can rule out supp(mu) = {0, 1}: token 1 after it comes only from a silent state 2 or 3.
-
-  Four states over two tokens, of which only state 3 moves into {0, 1}: Assumption 3.5 with B = {3}.
-  """
-  transition_matrix = np.array([[0.5, 0, 0.25, 0.25], [0, 0, 0.5, 0.5], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0]])
-  silent_probs = np.array([0.4, 0.3, 0.2, 0.1])
-  emission_matrix = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [1.0, 0]])
-  hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
-  return StateProblem(hmm, silent_probs, np.array([[1.0, -1.25, 0, 0], [0, 0, 0, 0]]))
-
-
-def contradictory_memory():
-  """A text can rule out supp(mu) = {0, 1}: only value 2 of the memory shows both tokens 1 and 2.
-
-  State 0 shows the value, 0 by token 1 and 1 by token 2; state 1 announces it by token 0. P[H_1] is stationary.
-  """
-  shown = np.array([[0, 1.0, 0], [0, 0, 1.0], [0, 0.5, 0.5]])
-  hmm = MemoryHMM(
-    memory_probs=np.array([0.5, 0.25, 0.25]),
-    initial_probs=np.array([0.8, 0.2]),
-    transition_matrix=np.array([[0.75, 0.25], [1.0, 0.0]]),
-    cell_index=np.zeros(2, np.int32),
-    emission_matrix=np.stack([shown, np.tile([1.0, 0, 0], (3, 1))], axis=1),
-  )
-  return MemoryProblem(hmm, hmm.initial_probs, np.array([[1.0, -2.0, 0], [0, 0, 0]]), cell=0)
 
 
 def state_paths(num_states, length):

@@ -10,7 +10,7 @@ import pytest
 
 from docs import conf
 
-pytestmark = [pytest.mark.docs, pytest.mark.usefixtures('without_optimisation')]
+pytestmark = pytest.mark.docs
 
 PAGES = sorted((DOCS / 'api').glob('*.md'))
 NAMES = [name for page in PAGES for name in conf.public_names(page.read_text())]

@@ -66,19 +66,6 @@ def memory_records():
   return vanilla + memory
 
 
-def cell_records():
-  """Three numbers of cells; attention has profiles by two measures."""
-
-  profile = [[0.05, 0.5, 0.5], [0.45, 1.0, 0.25], [None, None, 0.0], [0.98, 2.0, 0.25]]
-  return [
-    record(Point(6, 3, cells), 'bert', method, base - 0.05 * cells + 0.01 * task, task=task)
-    | (dict(attention_by=measure, attention_profile=profile) if method == 'attention' else {})
-    for cells, measure in ((1, 'entropy'), (2, 'read_probability'), (3, 'read_probability'))
-    for method, base in (('attention', 0.9), ('head', 0.7), ('prompt_attention', 0.95))
-    for task in range(3)
-  ]
-
-
 def figure_settings():
   return FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)
 

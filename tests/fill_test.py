@@ -29,22 +29,3 @@ def test_a_stale_page_is_named_and_filled(tmp_path, monkeypatch, capsys):
   for _ in range(2):
     assert fill.main([]) == 0 and page.read_text() == FILLED
   assert fill.main(['check']) == 2
-
-
-def test_a_script_becomes_an_executed_notebook(tmp_path, monkeypatch):
-  """It is stale if the script has changed, or prints another number; a cell that raises is an error."""
-  script = tmp_path / 'use' / 'tutorials' / 'page.py'
-  script.parent.mkdir(parents=True)
-  monkeypatch.setattr(fill, 'DOCS', tmp_path)
-  monkeypatch.setenv('PYTHONPATH', '')
-  made = script.with_suffix('.ipynb')
-  script.write_text('# %% [markdown]\n# # A page\n\n# %%\nprint(0.5)\n')
-  assert fill.main(['--check']) == 1 and not made.exists()
-  assert fill.main([]) == 0 and fill.main(['--check']) == 0
-  filled = made.read_bytes()
-  assert fill.main([]) == 0 and made.read_bytes() == filled and b'0.5' in filled
-  made.write_bytes(filled.replace(b'"0.5', b'"0.6'))
-  assert fill.main(['--check']) == 1
-  script.write_text('# %%\nraise ValueError\n')
-  with pytest.raises(Exception, match='ValueError'):
-    fill.main([])

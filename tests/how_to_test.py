@@ -14,7 +14,6 @@ import pytest
 
 
 @pytest.mark.docs
-@pytest.mark.usefixtures('without_optimisation')
 @pytest.mark.parametrize('page', [DOCS / 'library.md', *sorted(DOCS.glob('how_to/*.md'))], ids=lambda page: page.stem)
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
   text, names = page.read_text(), {'__name__': page.stem}

@@ -4,17 +4,32 @@ import contextlib
 import io
 import os
 
+from bert_cases import random_params
+import jax
+import jax.numpy as jnp
 import numpy as np
 import rich.console
 from settings_cases import settings_of
 
 from experiments import main as main_lib
-from experiments.pipeline import trial as trial_lib
-from experiments.records import trials
+from experiments.pipeline import distance, downstream, pretraining, trial as trial_lib
+from experiments.pipeline.job import FrozenModel, Job
+from experiments.records import results, trials
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point
+from experiments.settings.trial import Trial
+from hmm_jax.models.model import ExactModel
+from hmm_jax.models.pretraining import TrainState
+from hmm_jax.tuning.tasks import labelled
 
 QUIET = Reporter(rich.console.Console(quiet=True))
+# Flags of small runs, which share what they compile.
+CHEAP = (
+  '--config.pretrained=',
+  '--config.fast_compilation',
+  f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
+)
 # The name of the process of `lock_elsewhere`.
 OTHER = 'process 42 on node7'
 
@@ -31,6 +46,39 @@ def pretraining_settings(**changes):
   tiny |= dict(bert__width=8, bert__ffn_width=8, pretrain__optimizer='adamw', pretrain__num_steps=8)
   tiny |= dict(pretrain__warmup_steps=2, pretrain__steps_per_call=2)
   return settings_of('smoke', **tiny | dict(pretrain__checkpoint_every=2, pretrain__measure_every=2) | changes)
+
+
+def job_on(hmm, mu, method, name='exact', **changes):
+  """A job on the exact model of an HMM, whose label is if the score by mu is below 0."""
+  trial = Trial(settings_of('smoke', hmm__num_tokens=hmm.num_tokens, **changes), Point(hmm.num_states), 0)
+  keys = trial.keys()
+  tasks = downstream.draw(trial.settings, hmm, keys.downstream, keys.tasks)
+  task = labelled(np.array([mu, [0] * hmm.num_states]), tasks.label_probs(tasks.inputs))
+  frozen = FrozenModel(name, ExactModel(hmm.num_tokens), hmm, hmm)
+  return Job(trial, frozen, method, [0], tasks._replace(tasks=[task, task]), QUIET)
+
+
+def stand_in_training(monkeypatch, settings, disturbed=lambda state, losses: (state, losses), measure=None):
+  """directory -> the parameters that a pretraining leaves there, and its number of calls, each of two steps.
+
+  A step adds 1/2 to the parameters of a random BERT; `disturbed` changes what a call returns.
+  """
+  calls, params = [], random_params(settings.bert_module())
+
+  def call(state):
+    calls.append(None)
+    moved = jax.tree.map(lambda leaf: leaf + 1, state.params)
+    return disturbed(TrainState(state.step + 2, moved, state.opt_state), jnp.ones(2))
+
+  def pretrain(directory):
+    fresh = TrainState(jnp.int32(0), jax.tree.map(jnp.asarray, params), {'moment': jnp.ones(2)})
+    monkeypatch.setattr(pretraining, 'program', lambda *_: (lambda _: fresh, jax.random.key(0), lambda: call))
+    monkeypatch.setattr(distance, 'measure', measure or (lambda *_: {'kl_at_mask': 0.5}))
+    calls.clear()
+    planned = pretraining.planned(settings, None, jax.random.key(0), directory=directory)
+    return pretraining.pretrained_params(planned, QUIET), len(calls)
+
+  return pretrain
 
 
 def any_tokens(*_):
@@ -59,6 +107,11 @@ def finished_command(*arguments):
   code, out, err = run_command(*arguments)
   assert code == 0, err
   return out
+
+
+def records_of(workdir):
+  """The records of a run, without their machines."""
+  return [row | {'environment': ''} for row in results.load(workdir)]
 
 
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):

@@ -1,6 +1,6 @@
 """The error budget: signed steps of records made by hand, what is said of them, and what is drawn."""
 
-from figures_cases import figure_settings, record
+from figures_cases import record
 import numpy as np
 from pandas import DataFrame as frame
 import pytest
@@ -71,38 +71,3 @@ def test_the_largest_loss_is_significant_by_paired_intervals(levels, expected):
   """It is above 0 and above all others over the HMMs."""
   loss, p_value = error_budget.largest(_losses(levels))
   assert (loss if p_value < 0.05 else None) == expected
-
-
-def test_the_largest_loss_is_significant_for_all_sizes_and_budgets_together():
-  """Losses of p = 0.03 of one way are not significant beside those of another."""
-  alone = _grid([[(100, 100, 100, value, value, value - 1)] for value in (94, 88, 90.5)])
-  prompts = _grid([[(90, 85)], [(99, 98)], [(80, 70)]], error_budget.WAYS['prompt'])
-  both = alone._replace(records=frame([*alone.records.to_dict('records'), *prompts.records.to_dict('records')]))
-  largest = lambda grid: error_budget.tables(grid)['budget'].frame['largest'].tolist()
-  assert largest(alone) == ['approximation']
-  assert largest(both) == ['not significant'] * 2
-
-
-def test_conditioning_draws_a_line_a_size():
-  """The mean over HMMs at each ridge, on its model, and at each size of noise; ridges in their order."""
-  along = lambda value: [[1.0, value], [0.1, 0.5]]
-  records = [
-    record(Point(size), model, 'head_whitened', 0.5, trial=trial)
-    | dict(ridge_accuracies=along(value - trial / 10), noise_accuracies=along(trial) if model == 'bert' else None)
-    for size, trial in ((4, 0), (4, 1), (8, 0))
-    for model, value in (('exact', 0.9), ('bert', 0.7))
-  ]
-  panels = error_budget.conditioning(grid_tables.prepared(frame(records)), figure_settings()).axes
-  drawn = [[line.get_ydata() for line in axes.lines if str(line.get_label())[0] != '_'] for axes in panels]
-  expected = [[[50, first] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
-  np.testing.assert_allclose(drawn, expected)
-
-
-def test_the_figure_shows_the_points_that_each_step_loses():
-  """A mark at the mean over HMMs for each loss, and for what no linear head reaches."""
-  lost = _losses(LEVELS)
-  (axes,) = error_budget.figure(_grid(LEVELS), figure_settings()).axes
-  drawn = {line.get_label(): line.get_ydata() for line in axes.lines if str(line.get_label())[0] != '_'}
-  assert drawn.keys() == {*lost}
-  for loss, heights in drawn.items():
-    np.testing.assert_allclose(heights, [lost[loss].mean()], atol=1e-12)

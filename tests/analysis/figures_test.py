@@ -1,24 +1,19 @@
 """Figures draw what the records say: values, labels and intervals, nothing clipped, in colours that are told apart."""
 
-import dataclasses
-
 from figures_cases import (
-  cell_records,
   figure_settings,
   lines_by_label,
   memory_records,
   prompt_records,
   record,
-  table_records,
 )
 import numpy as np
 from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import figures, grid_figures, grid_tables
+from experiments.analysis import grid_figures, grid_tables
 from experiments.settings.grid import Point
-from experiments.settings.methods import METHODS
 
 
 def _figure(draw, records, settings=figure_settings()):  # noqa: B008
@@ -43,34 +38,12 @@ def _bars(axes):
   return [segment[:, 1] for bars in axes.containers for segment in bars.lines[2][0].get_segments()]
 
 
-def test_a_figure_with_several_distributions_at_one_place_is_left_out():
-  """Sizes of a memory share |H|, but not the number of joint states."""
-  assert _figure(grid_figures.figure_3_left, memory_records()) is None
-  assert _figure(grid_figures.figure_3_right, memory_records())
-
-
 def test_a_line_passes_through_the_means_of_the_records():
   """In percent, at sizes that stand by their logarithms."""
   _, axes, lines = _drawn(grid_figures.figure_3_left, prompt_records())
   assert lines['head, BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
   assert lines['majority class'].get_xdata() == pytest.approx(np.log([4, 10, 30]))
   assert _places(axes) == ['4', '10', '30']
-
-
-def test_other_models_and_the_paper_have_a_panel_of_their_own():
-  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
-  panels = _figure(grid_figures.figure_3_left, prompt_records(), settings).axes
-  models = [{label.rpartition(', ')[2] for label in lines_by_label(axes) if ', ' in label} for axes in panels]
-  assert models[0] == {'BERT'} and 'exact G' in models[1]
-  assert ['the paper' in ' '.join(lines_by_label(axes)) for axes in panels] == [False, True]
-
-
-def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
-  """The second has a line for each size by the number of tokens kept."""
-  _, _, lines = _drawn(grid_figures.figure_3_left, table_records())
-  assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
-  _, _, lines = _drawn(grid_figures.nearest_tokens, table_records())
-  assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
 
 
 def test_the_forgetting_curve_has_a_line_for_each_size():
@@ -97,16 +70,6 @@ def test_the_right_figure_draws_memory_and_vanilla():
   assert _places(axes) == ['8', '12', '20']
 
 
-def test_accuracies_stand_against_the_field_of_numbers():
-  """A panel for each value of another field and each size; names are joined by no line."""
-  names = [row | {'prompt.init': init} for row in prompt_records() for init in ('uniform', 'vocabulary')]
-  rows = [row | {'prompt.length': length} for row in names for length in (1, 20, 5)]
-  panels = _figure(grid_figures.against_fields, rows).axes
-  assert len({axes.get_title() for axes in panels}) == 6 and _places(panels[3]) == ['1', '5', '20']
-  named = _figure(grid_figures.against_fields, names).axes[0]
-  assert {line.get_linestyle() for line in named.lines} == {'None'}
-
-
 @pytest.mark.parametrize('num_trials', [4, 5])
 def test_few_values_are_dots_and_five_have_the_t_interval(num_trials):
   """A dot is an independent value; the caption counts these."""
@@ -120,55 +83,6 @@ def test_few_values_are_dots_and_five_have_the_t_interval(num_trials):
   else:
     interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
     assert not np.any(dots) and any(drawn == pytest.approx(interval) for drawn in _bars(axes))
-
-
-def test_nothing_is_clipped():
-  """The limits hold every mark and interval, and no interval or tick is past 100 percent."""
-  wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]
-  figure, axes, _ = _drawn(grid_figures.figure_3_left, wide)
-  figure.draw_without_rendering()
-  for panel in figure.axes:
-    points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in panel.lines])
-    # The mark of |H| = |X| runs from edge to edge.
-    assert all(panel.bbox.padded(1).contains(*point) for point in points)
-  assert max(axes.get_yticks()) <= max(top for _, top in _bars(axes)) == 100 < axes.get_ylim()[1]
-
-
-def test_lines_beside_neighbouring_sizes_do_not_mix():
-  """All lines at one of forty sizes lie left of all at the next."""
-  rows = [row | {'num_states': size} for row in prompt_records()[:12] for size in range(1, 41)]
-  rows += [row | {'model': {'bert': 'own', 'exact': 'other_bert'}[row['model']]} for row in rows]
-  figure, _, lines = _drawn(grid_figures.figure_3_left, rows)
-  figure.draw_without_rendering()
-  drawn = [line for label, line in lines.items() if ', ' in label]
-  places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in drawn])
-  assert places.shape == (8, 40)
-  for panel in (places[:4], places[4:]):
-    assert (panel[:, :-1].max(0) < panel[:, 1:].min(0)).all()
-
-
-def test_points_of_the_paper_stand_at_their_sizes():
-  """Also at a size that we do not have. No method has their marker, so that grey tells them from ours."""
-  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
-  _, _, lines = _drawn(grid_figures.figure_3_left, prompt_records(), settings)
-  (line,) = (line for label, line in lines.items() if label.startswith('head, the paper'))
-  assert line.get_marker() not in {method.marker for method in METHODS.values()}
-  accuracies = grid_tables.paper('left', 'head', 'small')
-  drawn = dict(zip(np.round(line.get_xdata(), 9), line.get_ydata()))
-  for size in (4, 8, 10, 15, 30):
-    assert drawn[round(np.log(size), 9)] == accuracies[size]
-
-
-def test_no_error_has_a_place_on_the_logarithmic_axis():
-  """Zero is a tick above the edge, where means without error have their marks, and intervals end at zero."""
-  records = [
-    record(Point(6, 3, cells), 'bert', 'head', 1 - error, trial=trial)
-    for cells, of_cells in ((1, [0.0] * 5), (2, [0.001, 0.0, 0.0, 0.0, 0.0]), (3, [0.2] * 5))
-    for trial, error in enumerate(of_cells)
-  ]
-  _, axes, lines = _drawn(grid_figures.memory_cells, records)
-  assert lines['head, BERT'].get_ydata() == pytest.approx([0, 0.02, 20]) and axes.get_yscale() == 'symlog'
-  assert axes.get_ylim()[0] < min(low for low, _ in _bars(axes)) == 0
 
 
 def test_bins_are_averaged_by_the_share_of_positions():
@@ -185,18 +99,3 @@ def test_bins_are_averaged_by_the_share_of_positions():
   line, _ = axes.lines  # The other is at uniform weights.
   np.testing.assert_allclose(line.get_data(), [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]])
   np.testing.assert_allclose((axes.collections[0].get_sizes() - 16) / 300, [(0.3 + 0.1) / 2, 0.7 / 2])
-
-
-def test_three_formats_with_the_same_bytes_every_time(tmp_path):
-  """The same records give the same files, so that a redraw can be compared."""
-  first, second = (figures.save(_figure(grid_figures.attention, cell_records()), tmp_path / name) for name in 'ab')
-  assert [path.suffix for path in first] == ['.png', '.pdf', '.svg']
-  assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-
-
-def test_methods_are_drawn_apart():
-  """No two that are trained have one colour, nor both one marker and one dash, which grey leaves."""
-  drawn = [method for method in METHODS.values() if method.has_schedule and 'restarts' not in method.settings]
-  assert (
-    len({method.colour for method in drawn}) == len({(method.marker, method.dash) for method in drawn}) == len(drawn)
-  )

@@ -1,11 +1,8 @@
 """The tables of a grid: means, differences and gaps, by what the records have."""
 
-import time
-
-from figures_cases import cell_records, MEMORIES, memory_records, prompt_records, record, table_records, VANILLAS
+from figures_cases import MEMORIES, memory_records, prompt_records, record, table_records, VANILLAS
 import numpy as np
 from pandas import DataFrame as frame
-import pytest
 import scipy.stats
 
 from experiments.analysis import grid_tables, tables
@@ -34,12 +31,6 @@ def test_the_table_holds_means_and_the_gap():
   shown = {'|H|': '30', 'n': '3', 'head BERT': cell(68), 'prompt exact G': cell(83), 'near ties': '25.0'}
   assert row.items() >= shown.items() and row['majority'] == '60.0 [60.0, 60.0]'
   assert (few['n'], few['head BERT'], few['near ties']) == ('1', '80.0', '0.0')
-
-
-def test_a_share_is_the_mean_over_hmms_whatever_fits_each_has():
-  records = [record(Point(4), 'bert', 'head', 0.8, trial=trial, near_tie_share=trial / 10) for trial in range(3)]
-  records.append(record(Point(4), 'bert', 'prompt', 0.8, trial=2, near_tie_share=0.2))
-  assert _rows('accuracy', records)[0]['near ties'] == '10.0'
 
 
 def test_the_best_head_is_shown_on_validation_texts():
@@ -100,18 +91,6 @@ def test_readers_without_a_model_are_rivals():
   assert [row['prompt BERT'] for row in _rows('lead', table_records())] == ['-5.0 ± 0.0'] * 3
 
 
-def test_values_of_a_field_are_compared_with_the_first():
-  """The differences of a fit that the field does not decide are left out; what draws an HMM has trials as units."""
-  rows = [
-    row | {'prompt.length': length, 'accuracy': row['accuracy'] + 0.01 * (length - 1) * (row['method'] == 'prompt')}
-    for row in prompt_records(3)
-    for length in (1, 3)
-  ]
-  found = {(row['contrast'], row['|H|'], row['difference']) for row in _rows('values', rows)}
-  fits = ('prompt, BERT', 'prompt, exact G')
-  assert found == {(f'{fit}, minus prompt.length = 1', size, '2.0 ± 0.0') for fit in fits for size in ('4', '10', '30')}
-
-
 def test_seeds_and_hmms_of_other_draws_are_not_paired_by_task():
   """Seeds share nothing. Two temperatures are two HMMs: trials of one number are pairs."""
   rows = [row for row in prompt_records(4) if (row['num_states'], row['model'], row['method']) == (10, 'bert', 'head')]
@@ -124,33 +103,6 @@ def test_seeds_and_hmms_of_other_draws_are_not_paired_by_task():
   losses = tables.interval([-1.0, -3, -9, -27])
   (row,) = _rows('values', by_temperature)
   assert (row['n'], row['difference'], row['p, Holm']) == ('4', str(losses), f'{losses.p_value:.2g}')
-
-
-def test_the_tables_of_a_sweep_take_time_linear_in_its_points():
-  """400 points take a second; comparing all methods on all models at each took 80."""
-  rows = frame([row for row in prompt_records() if row['num_states'] == 10])
-  points = frame({'prompt.length': range(20)}).merge(
-    frame({'pretrain.learning_rate': np.arange(20) / 1000}), how='cross'
-  )
-  begun = time.process_time()
-  found = _tables(points.merge(rows, how='cross'))
-  assert [len(found[name].frame) for name in ('accuracy', 'contrasts')] == [400, 400]
-  assert time.process_time() - begun < 5
-
-
-def test_controls_stand_apart_from_the_protocol_and_so_do_sizes_of_heads():
-  """Models without use beside another task's prompt; the median size of heads over tasks."""
-  fits = {'untrained prompt': 0.6, 'other_bert prompt': 0.7, 'bert prompt_refit': 0.8, 'exact head_whitened': 0.9}
-  rows = [
-    record(Point(4), *fit.split(), accuracy, task=task, other_task_accuracy=0.4, head_size=size)
-    for task, size in enumerate((1.0, 30.0, 4e8))
-    for fit, accuracy in fits.items()
-  ]
-  (controls,) = _rows('diagnostics', rows)
-  names = 'prompt untrained BERT', 'prompt BERT of another HMM', 'prompt, converged head BERT, another task'
-  assert [controls[name][:4] for name in names] == ['60.0', '70.0', '40.0']
-  (sizes,) = _rows('head_sizes', rows)
-  assert sizes['converged head exact G'] == '3e+01'
 
 
 def test_the_table_compares_memory_with_vanilla():
@@ -167,24 +119,3 @@ def test_the_table_compares_memory_with_vanilla():
   for row, test in zip(_rows('texts', memory_records()), tests, strict=True):
     low, high = test.confidence_interval()
     assert row['difference'] == f'{(low + high) / 2:.1f} ± {(high - low) / 2:.1f}'
-
-
-def test_contrasts_are_those_that_were_run():
-  found = {row['contrast'] for row in _rows('contrasts', cell_records())}
-  assert found == {'attention - head, BERT', 'prompt + attention - attention, BERT'}
-  assert 'contrasts' not in _tables([row for row in memory_records() if row['model'] == 'exact'])
-
-
-@pytest.mark.parametrize(
-  ('records', 'size', 'expected'),
-  [
-    (prompt_records, '30', [('66.2', '+0.8'), ('75.1', '+1.9')]),
-    (memory_records, '8', [('99.8', '-3.8'), ('83.2', '+2.1')]),
-  ],
-)
-def test_the_paper_stands_beside_its_methods(records, size, expected):
-  """Each of its two methods at the same size, as digitised, and the difference of the means."""
-  rows = [row for row in _rows('beside_paper', records(), paper_overlay=True) if row['|M|^N |H|'] == size]
-  assert sorted((row['paper'], row['difference']) for row in rows) == sorted(expected)
-  of_one_size = [row | {'num_states': 99} for row in records() if row['num_states'] == 4]
-  assert 'beside_paper' not in _tables(of_one_size, paper_overlay=True)

@@ -6,8 +6,9 @@ import time
 
 from run_cases import flip
 
-from . import bench as bench_lib
-from .bench import check, expect, Scenario
+from experiments.records import files
+
+from .bench import expect, Scenario
 from .processes import PHASES
 
 _CHECKPOINTS = 'pretrained/*/checkpoints'
@@ -57,10 +58,10 @@ def signalled(number, phase):
     running.send(signal.SIGCONT)
     ended = running.end()
     expect(ended, 128 + number)
-    check(ended.time - sent < _MOST_SECONDS_TO_STOP, f'{ended.time - sent:.1f} s until it ended')
+    assert ended.time - sent < _MOST_SECONDS_TO_STOP
     steps = list(workdir.glob('pretrained/*/checkpoints/*/checksums.json'))
     has_begun = bench.phases['save'] and phase in ('pretraining', 'save', 'tuning')
-    check(steps or not has_begun, 'no checkpoint is left')
+    assert steps or not has_begun, 'no checkpoint is left'
     return ended.said
 
   return disturb
@@ -77,7 +78,7 @@ def together(wait):
       expect(each, 0)
     bench.check_left(workdir)
     for path in workdir.glob('*/*/timing.jsonl'):
-      check(len(bench_lib.rows(path)) == 1, f'{path.parent.name} was made twice')
+      assert len(files.read_json_lines(path)) == 1, f'{path.parent.name} was made twice'
     return ''.join(each.said for each in ended)
 
   return disturb

@@ -81,11 +81,3 @@ def test_each_run_has_every_word_and_a_gpu_of_its_own(tmp_path, nvidia_smi, vari
   assert status == ended
   expected = [[str(ROOT), '-m', 'experiments.main', *words, gpu] for gpu in told]
   assert [log.splitlines() for log in _logs(tmp_path)] == expected
-
-
-@pytest.mark.parametrize('words', ['', '0 any', '2', '3 any'])
-def test_a_bad_number_is_one_sentence(tmp_path, words):
-  """No number, none, without a config, or more than there are GPUs: exit code 2; nothing is started."""
-  status, said, err = _end(_start(tmp_path, *words.split(), python=TELLS, CUDA_VISIBLE_DEVICES='0,1'))
-  assert status == 2 and not said and not _logs(tmp_path)
-  assert err.count('\n') == 1

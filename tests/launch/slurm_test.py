@@ -13,8 +13,7 @@ import time
 
 from conftest import ROOT
 import pytest
-
-from experiments.records.files import read_json_lines
+from run_cases import CHEAP, records_of
 
 # Debian puts the daemons where a user does not look.
 PATH = f'{os.environ["PATH"]}:/usr/sbin:/sbin'
@@ -122,12 +121,10 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(slurm, tmp_path):
   env, local, workdir = slurm | python, tmp_path / 'local', tmp_path / 'array'
   # The shapes of main_test, so that nothing is compiled again after it.
   words = ['num_states=6', 'num_trials=2', 'models=bert', 'methods=head']
-  words += ['pretrained=', 'fast_compilation=True']
-  words += [f'compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}']
-  flags = [f'--config.{word}' for word in words]
+  flags = [*CHEAP, *(f'--config.{word}' for word in words)]
   printed = lambda: '\n'.join(path.read_text() for path in tmp_path.glob('*.log'))
   _call(env, 'python', '-m', 'experiments.main', '--config=prompt_vs_head:smoke', f'--workdir={local}', *flags)
-  records = _records(local)
+  records = records_of(local)
   submit = 'sbatch', '--parsable', '--array=0-1', f'--output={workdir}-%a.log', ROOT / 'launch' / 'slurm.sbatch'
   array = _call(env, *submit, 'prompt_vs_head:smoke', workdir, *flags)
   for task, ends in ((0, ('scancel', '--batch', '--signal=USR1')), (1, ('scontrol', 'requeue'))):
@@ -142,9 +139,4 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(slurm, tmp_path):
   jobs = [_call(env, 'scontrol', 'show', 'job', '-o', f'{array}_{task}') for task in range(2)]
   assert all(' Restarts=1 ' in job and ' JobState=COMPLETED ' in job for job in jobs), printed()
   assert (workdir / 'table.txt').read_bytes() == (local / 'table.txt').read_bytes()
-  assert _records(workdir) == records
-
-
-def _records(workdir):
-  """The records of a run, without their machines."""
-  return [row | {'environment': ''} for row in read_json_lines(workdir / 'results.jsonl')]
+  assert records_of(workdir) == records

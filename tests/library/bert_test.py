@@ -13,8 +13,6 @@ import scipy.stats
 from hmm_jax.models.bert import Bert, BertModel
 from hmm_jax.models.model import token_probs
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 V = 5
 TINY = Bert(num_tokens=V, num_layers=2, width=8, num_heads=2, ffn_width=16, max_positions=7, dropout_rate=0.0)
 PARAMS = random_params(TINY)
@@ -30,18 +28,6 @@ def test_predictions_are_the_softmax_over_all_but_mask():
   probs = token_probs(BertModel(TINY), PARAMS, TOKENS)
   assert probs.shape == (*TOKENS.shape, V)
   np.testing.assert_allclose(probs, scipy.special.softmax(logits(TINY, PARAMS, TOKENS), axis=-1), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-  ('fields', 'sentence'),
-  [
-    (dict(width=9), 'width is 9; .*num_heads, 2'),
-    (dict(causal=True, attention='cudnn'), "attention is 'cudnn'; valid is 'xla' for a causal BERT"),
-  ],
-)
-def test_fields_that_do_not_fit_are_refused(fields, sentence):
-  with pytest.raises(ValueError, match=f'^{sentence}'):
-    TINY.clone(**fields).init(jax.random.key(0), TOKENS)
 
 
 def test_weights_start_from_a_truncated_normal():
@@ -68,13 +54,6 @@ def test_scanned_layers_equal_unrolled_layers():
   scanned = unrolled.clone(scan_layers=True)
   assert jax.tree.map(np.shape, random_params(scanned)) == jax.tree.map(np.shape, stacked)
   np.testing.assert_allclose(logits(scanned, stacked, TOKENS), expected, atol=1e-4)
-
-
-def test_bfloat16_is_for_the_computation_only():
-  """Under bfloat16 logits are float32, and hidden states are not."""
-  half = TINY.clone(dtype=jnp.bfloat16)
-  hidden = jax.eval_shape(BertModel(half).represent, PARAMS, np.zeros((5, 8), np.float32))
-  assert hidden.dtype == jnp.bfloat16 and jax.eval_shape(half.apply, {'params': PARAMS}, TOKENS).dtype == np.float32
 
 
 def test_accelerators_look_tokens_up_without_a_scatter_and_get_the_same(monkeypatch):

@@ -11,13 +11,8 @@ import pytest
 import hmm_jax as hj
 from hmm_jax.models import bayes_gap
 from hmm_jax.models.masking import next_token
-from hmm_jax.models.model import prepend
 from hmm_jax.models.pretraining import train_step, TrainState
 from hmm_jax.models.shifted import Shifted
-from hmm_jax.tuning.heads import LinearHead
-from hmm_jax.tuning.tuner import Prompt, Tuner
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 V, T = 4, 4
 CAUSAL = SMALLEST.clone(causal=True)
@@ -91,19 +86,3 @@ def test_a_constant_shift_is_tuned_like_a_prompt_and_patches_the_last_activation
     hj.tune(Shifted(MODEL), PARAMS, HMM, TASK, prompt_length=2, schedule=SCHEDULE)
   with pytest.raises(ValueError, match='Shifted has no activations'):
     hj.activations(Shifted(MODEL), PARAMS, TEXTS)
-
-
-def test_a_saved_suffix_predicts_the_same_and_is_no_adapter(tmp_path):
-  """A suffix and its head on a causal model: read alone and apart from the text, they are those of the sequence.
-
-  The class is the nearest of many levels to the probability of token 1.
-  """
-  levels = np.linspace(0, 1, 500, dtype=np.float32)
-  head = LinearHead(np.outer(np.float32([0, 1, 0, 0]), 2 * levels)[None], -(levels[None] ** 2))
-  suffix = np.float32(DRAWS.normal(size=(1, 2, 8)))
-  tuner = Tuner(MODEL, hj.Linear(500, position=-1), Prompt(2, 0.5, place=-1))
-  hj.Tuned({'head': head, 'prompt': suffix}, 0.5, tuner, PARAMS, hidden=-1).save(tmp_path / 'tuned')
-  after = hj.load_tuned(tmp_path / 'tuned')
-  assert (after.tuner, after.hidden) == (tuner, -1) and not (tmp_path / 'tuned/adapter_config.json').exists()
-  rows = prepend(suffix[0], MODEL.embed(PARAMS, TEXTS), T - 1)
-  assert after.predict(TEXTS).tolist() == answers(after.head, jax.jit(MODEL.predict)(PARAMS, rows))

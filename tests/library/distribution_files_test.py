@@ -76,9 +76,3 @@ def test_wrong_files_are_refused(tmp_path, monkeypatch, suffix, content, reason)
   path.write_bytes(content)
   with pytest.raises(ValueError, match=f'^({re.escape(repr(str(path)))} )?{reason}.*; valid'):
     load_distribution(path)
-
-
-def test_a_distribution_that_cannot_be_loaded_is_not_saved(tmp_path):
-  with pytest.raises(ValueError):
-    save_distribution(tmp_path / 'mine.json', [[[0.5]]])
-  assert not list(tmp_path.iterdir())

@@ -11,8 +11,6 @@ from hmm_jax.distributions.hmm import token_likelihoods
 from hmm_jax.inference.viterbi import most_likely_states
 from hmm_jax.theory import assumptions
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
 RECOVERABLE = {
   'subject': ['subject noun', 'subject verb'],
@@ -50,11 +48,3 @@ def test_assumption_4_2_holds_of_each_cell(cell):
   """The noun and the verb, or the adverb, that read it are recoverable."""
   witness = assumptions.recoverable_hidden_states(HMM, VOCABULARY.cells.index(cell), EXACT).witness
   assert [VOCABULARY.states[state] for state in witness['recoverable_states']] == RECOVERABLE[cell]
-
-
-def test_text_and_tokens_translate_into_each_other():
-  """`encode` undoes `decode`, which writes sentences; an unknown word is named."""
-  twice = f'{example_4_1.SENTENCE} {example_4_1.SENTENCE}'
-  assert example_4_1.decode(example_4_1.encode(twice, VOCABULARY), VOCABULARY) == twice
-  with pytest.raises(ValueError, match="'horse' .* pasture"):
-    example_4_1.encode('The horse in the pasture.', VOCABULARY)

@@ -11,8 +11,6 @@ import scipy.stats
 from hmm_jax.tuning import heads
 from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 V, C, P, T = 4, 3, 2, 5
 KEY_SIZE, VALUE_SIZE = 3, 6
 
@@ -52,8 +50,6 @@ def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
   features = kind.read(outputs[:, kind.positions(P)], np.zeros((2, T), int))
   expected = outputs[:, P] @ head.weights + head.bias
   np.testing.assert_allclose(in_float64(kind.scores, head, features), expected, atol=1e-14)
-  with pytest.raises(ValueError, match='^this head has no attention; valid'):
-    kind.attend(head, features)
 
 
 @pytest.mark.parametrize(('temperature', 'prompt_length'), [(0.0, P), (0.2, P), (3.0, 0)])
@@ -75,11 +71,9 @@ def test_argmax_averages_over_ties_but_for_rounding():
 
 
 @pytest.mark.slow
-def test_init_has_the_papers_shapes_and_pytorchs_spreads():
-  """Shapes follow P, T and the sizes; matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
+def test_init_has_pytorchs_spreads():
+  """Matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
   head = Attention(C, key_size=80, value_size=90, temperature=1.0).init(jax.random.key(0), 70, 40, 11)
-  shapes = (80,), (80, 70), (51, 80), (90, 70), (71, 90), (40, 90), (90, C)
-  assert jax.tree.map(jnp.shape, head) == AttentionHead(*shapes)
   assert not head.positions.any()
   linear = Linear(200).init(jax.random.key(0), 70, 40, 11)
   for draws in (head.key_weights, head.value_weights, linear.weights):
@@ -111,19 +105,6 @@ def test_a_control_reads_only_its_part(reads_probs, reads_tokens, rng):
     np.testing.assert_allclose(ours, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize('temperature', [1e-300, 1e-38, -1.0, np.nan, np.inf])
-def test_a_temperature_that_float32_does_not_hold_is_refused(temperature):
-  with pytest.raises(ValueError, match='temperature is .*; valid is 0, or at least 1e-30'):
-    heads.softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature)
-
-
 def test_the_least_temperature_has_the_limit():
   """Also where the quotients themselves are above what float32 holds."""
   np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])
-
-
-def test_a_text_of_another_length_than_an_attention_head_is_refused():
-  head = heads.Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
-  params = head.init(jax.random.key(0), num_features=4, prompt_length=2, length=5)
-  with pytest.raises(ValueError, match='texts have 6 positions; valid are 7, with the prompt'):
-    heads.attention_weights(params, jnp.ones((6, 4)), 1.0)

@@ -8,8 +8,6 @@ import pytest
 
 from hmm_jax.distributions import hmm as hmm_lib
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 
 @pytest.mark.parametrize('hmm', [SPARSE, dense_hmm(np.random.default_rng(0), 2)], ids=['states', 'a memory'])
 def test_validate_names_the_field_that_is_wrong(hmm):

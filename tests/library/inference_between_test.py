@@ -12,8 +12,6 @@ from hmm_jax.distributions.memory_hmm import to_hmm
 from hmm_jax.inference.pairs import probs_before, probs_between
 from hmm_jax.inference.posterior import forward_backward
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 # The position that is left out of a sequence: after the first rows, or before them.
 PLACES = pytest.mark.parametrize(('function', 'place'), [(probs_between, 2), (probs_before, 0)])
 
@@ -56,15 +54,6 @@ def test_a_state_that_late_rows_all_but_refute_comes_back(function, place):
   hmm, late, early = HMM(*map(np.float32, ([0.5, 0.5], np.eye(2), np.eye(2)))), [1, 1e-30], [1e-30, 1]
   first, end = ([early] * 20, [late] * 14) if place == 0 else ([[1, 1]] * place, [early] * 20 + [late] * 14)
   np.testing.assert_array_equal(function(hmm, np.float32([first]), np.float32([end])), [[[0, 1]]])
-
-
-@PLACES
-def test_first_rows_may_have_fewer_digits(function, place):
-  """A prompt in float32 before texts of a process in float64."""
-  hmm, before, after = pairs()
-  np.testing.assert_allclose(
-    function(hmm, before, np.float64(after)), function(hmm, before, after), rtol=1e-6, atol=1e-7
-  )
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hmm_jax.distributions.hmm import HMM, random_hmm
 from hmm_jax.inference import arithmetic, passes
 from hmm_jax.inference.posterior import forward_backward, last_filtered
 
-pytestmark = pytest.mark.slow
+pytestmark, IS_OPTIMISED = pytest.mark.slow, True
 
 of_each = jax.jit(jax.vmap(forward_backward))
 # Below this log-evidence of rows with maximum 1 inference may take logarithms, as its docstring says.
@@ -83,9 +83,16 @@ def detour_case(decades, at_once):
   return HMM(np.array([1, rows[0, 1]]), np.eye(2), np.eye(2)), rows
 
 
+STAYS = HMM(np.array([0.5, 0.5]), np.eye(2), np.eye(2))
 EXTREMES = {
   'spread over 36 decades': [log_uniform_chain(seed) for seed in range(100)],
   'a detour': [*(detour_case(decades, 315) for decades in range(200, 330, 2)), detour_case(307.6, 307.75)],
+  # A forward message loses the state that late rows favour, and there is no backward pass to show it.
+  'early rows favour a state by 1e420, late ones the other by 1e600': [(STAYS, [[1, 1e-30]] * 14 + [[1e-30, 1]] * 20)],
+  # No entry of a forward message is lost: only the backward pass shows it.
+  'the first row rules out what makes the rest 1e470 as likely': [
+    (STAYS._replace(transition_matrix=np.array([[0.5, 0.5], [0, 1]])), [[0, 1]] + 100 * [[1, 1e-5]])
+  ],
 }
 
 
@@ -93,42 +100,14 @@ EXTREMES = {
 def test_extreme_evidence_is_rounded_float64(name):
   """Messages span hundreds of orders of magnitude, or all but one path is ruled out."""
   # Float32 holds nothing below 1.2e-38.
-  chains, rows = jax.tree.map(lambda x: np.where(x < 3e-38, np.float32(0), x), stacked(EXTREMES[name]))
+  cases = stacked([(chain, np.array(rows)) for chain, rows in EXTREMES[name]])
+  chains, rows = jax.tree.map(lambda x: np.where(x < 3e-38, np.float32(0), x), cases)
   expected = log_space_posterior(chains, rows)
   assert np.isfinite(expected.marginal_loglik).all()
   assert_rounded(of_each(chains, rows), expected)
-
-
-def test_a_state_that_early_rows_all_but_refute_is_the_last_one():
-  """Of two that are never left, early rows favour one by 1e420 and late rows the other by 1e600.
-
-  A forward message loses the other, and there is no backward pass to show it.
-  """
-  chain = HMM(np.float32([0.5, 0.5]), np.eye(2, dtype=np.float32), np.eye(2))
-  probs, log_likelihood = last_filtered(chain, np.float32([[1, 1e-30]] * 14 + [[1e-30, 1]] * 20))
-  np.testing.assert_array_equal(probs, [0, 1])
-  np.testing.assert_allclose(log_likelihood, np.log(0.5) + 14 * np.log(1e-30), rtol=1e-6)
-
-
-def test_a_float64_chain_with_float32_rows_keeps_its_subnormal_entries():
-  """The only way out of a state is one of them, and evidence rules the state out."""
-  chain = HMM(np.array([1.0, 0]), np.array([[1.0, 1e-310], [0, 1]]), np.eye(2))
-  rows = np.tile([1e-30, 1.0], (30, 1))
-  wide, mixed = (last_filtered(chain, rows.astype(dtype)) for dtype in (np.float64, np.float32))
-  np.testing.assert_array_equal(mixed[0], [0, 1])
-  np.testing.assert_allclose(mixed[1], wide[1], rtol=1e-6)
-
-
-def test_a_future_that_a_refuted_state_makes_far_likelier_is_no_infinity():
-  """The first row rules out state 0, from which all that follows is 1e470 times as likely; without the row it is sure.
-
-  No entry of a forward message is lost, so that only the backward pass shows it.
-  """
-  hmm = HMM(np.float32([0.5, 0.5]), np.float32([[0.5, 0.5], [0, 1]]), np.eye(2, dtype=np.float32))
-  rows = np.float32([[0, 1]] + 100 * [[1, 1e-5]])
-  expected = log_space_posterior(hmm, rows[None])
-  np.testing.assert_allclose(expected.leave_one_out_probs[0, 0], [1, 0], atol=1e-12)
-  assert_rounded(forward_backward(hmm, rows[None]), expected)
+  probs, loglik = jax.vmap(last_filtered)(chains, rows)
+  np.testing.assert_allclose(probs, expected.filtered_probs[:, -1], atol=3.1e-8)
+  np.testing.assert_allclose(loglik, expected.marginal_loglik, rtol=1.2e-7)
 
 
 def test_slopes_of_extreme_evidence_are_finite():

@@ -13,7 +13,6 @@ from hmm_jax.distributions import hmm as hmm_lib, interop, memory_hmm as memory_
 from hmm_jax.inference.posterior import forward_backward
 from hmm_jax.inference.viterbi import most_likely_states
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 # Half a unit in the last place of a float32 below 1: the arithmetic is float64, and only the result is rounded.
 ROUNDING = 3.1e-8
 # The largest slope that float32 results hold.
@@ -110,22 +109,6 @@ def test_inference_equals_dynamax_and_hmmlearn():
   np.testing.assert_array_equal(model.predict(tokens[:, None]), states)
   for mine, *others in zip(hmm, hmm_again, interop.from_hmmlearn(model)):
     np.testing.assert_allclose(others, [mine, mine], atol=1e-6)
-
-
-def test_batches_blocks_and_companions():
-  """A sequence has its own results in a batch that is cut into blocks, the last overlapping.
-
-  Some companions are impossible: no result depends on them.
-  """
-  rng = np.random.default_rng(0)
-  chain, rows = dirichlet_hmm(rng, 3), rng.uniform(0.1, 1, (1100, 4, 3)).astype(np.float32)
-  rows[3::11, 2] = 0
-  chain = jax.tree.map(np.float32, chain)
-  expected = log_space_posterior(chain, rows)
-  assert np.isneginf(expected.marginal_loglik).sum() == 100
-  together = forward_backward(chain, rows.reshape(2, 550, 4, 3))
-  assert [x.shape for x in together] == 4 * [(2, 550, 4, 3)] + [(2, 550)]
-  assert_posteriors_close(jax.tree.map(lambda x: x.reshape(1100, *x.shape[2:]), together), expected, 1e-7)
 
 
 def test_exact_code_is_compiled_and_its_products_ask_for_full_precision():

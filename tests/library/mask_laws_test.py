@@ -4,13 +4,10 @@ import itertools
 
 from mask_chains import CHAIN
 import numpy as np
-import pytest
 from rationals import exact_hmm, path_weights
 
 from hmm_jax.models.model import ExactModel
 from hmm_jax.tuning.mask_laws import marginals_at_masks
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 V = CHAIN.num_tokens
 WORDS = [*itertools.product(range(V), repeat=2)]

@@ -11,8 +11,6 @@ import scipy.stats
 
 from hmm_jax.models.masking import channel, corrupt, Corruption, num_slots
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 V = 4
 
 

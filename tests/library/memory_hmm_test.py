@@ -10,8 +10,6 @@ import pytest
 from hmm_jax.distributions import hmm as hmm_lib, memory_hmm as memory_lib
 from hmm_jax.distributions.memory_hmm import MemoryPosterior
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 
 def test_likelihood_rows_and_lifting():
   """A token's row is P[x | m_{J(h)}, h], linear in noisy sight, and its lifted column; the reverse lifting undoes it.
@@ -64,20 +62,6 @@ def test_random_draw(joint_prior):
   for probs in [hmm.joint_initial_probs] if joint_prior else [hmm.memory_probs, hmm.initial_probs]:
     assert 1e-3 < np.ptp(np.log(probs)) < 0.1 + 1e-5
   np.testing.assert_array_equal(np.sort(hmm.transition_matrix), np.tile(np.eye(4)[-1], (4, 1)))
-
-
-@pytest.mark.parametrize('cells', [[0, 2, 1], [0.0, 1.0, 0.0]])
-def test_cells_are_integers_from_0(cells):
-  """One for each state; `hmm_test` has what is refused of other fields."""
-  with pytest.raises(ValueError, match='^cell_index '):
-    dense_hmm(np.random.default_rng(0), 2)._replace(cell_index=np.array(cells)).validate()
-
-
-def test_too_many_configurations():
-  """Too large a memory is refused with the count and the limit; 2^12 = 4096 is not."""
-  memory_lib.check_configurations(2, 12)
-  with pytest.raises(ValueError, match='8192.* 4096'):
-    memory_lib.independent_cells(np.ones((13, 2)))
 
 
 def of_joint_states(hmm, joint):

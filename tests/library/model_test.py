@@ -15,8 +15,6 @@ from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel
 from hmm_jax.theory.degradation import Noisy, NoisyModel
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 H, V, T = 3, 4, 3
 MASK = V
 EXACT = ExactModel(V)

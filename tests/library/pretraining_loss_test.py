@@ -15,8 +15,6 @@ from hmm_jax.models import bayes_gap, pretraining
 from hmm_jax.models.masking import corrupt, Corruption
 from hmm_jax.models.model import ExactModel
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 H, V, T = 2, 3, 4
 EXACT = ExactModel(V)
 SOFT = float32_hmm(0, H, V)

@@ -12,12 +12,8 @@ import optax
 import pytest
 
 from hmm_jax.models import pretraining, sharding
-from hmm_jax.models.bert import BertModel
 from hmm_jax.models.masking import corrupt, Corruption
-from hmm_jax.models.model import token_probs
 from hmm_jax.models.optimizer import scheduled
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 BERT = SMALLEST.clone(width=16, ffn_width=16, max_positions=8, init_stddev=0.2)
 CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
@@ -28,15 +24,10 @@ SGD = optax.sgd(0.1)
 NUM_CHUNKS, BATCH_SIZE = 105, 8
 
 
-@pytest.fixture(scope='module')
-def train_steps():
+def compiled():
   """Five steps a call on one device."""
-  return compiled(5)
-
-
-def compiled(steps_per_call):
   _, train_steps = pretraining.make_programs(
-    BERT, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
+    BERT, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=5, mesh=sharding.make_mesh()
   )
   return train_steps
 
@@ -53,40 +44,17 @@ def start():
   return jax.tree.map(np.array, init(jax.random.key(0)))
 
 
-@pytest.fixture(scope='module')
-def corpus():
-  """Chunks of the text 0 1 2 3 0 1 ... from random starts: any token tells all the others."""
-  starts = np.random.default_rng(1).integers(4, size=(NUM_CHUNKS, 1))
-  return placed(np.uint8((starts + np.arange(8)) % 4))
+CHUNKS = np.random.default_rng(1).integers(4, size=(NUM_CHUNKS, 8), dtype=np.uint8)
 
 
-def run(train_steps, state, corpus, *, calls):
-  """The state after `calls` calls from a state on the host, and all losses."""
-  state, key = placed((state, jax.random.key(7)))
-  losses = []
-  for _ in range(calls):
-    state, some = train_steps(state, corpus, key)
-    losses.append(some)
-  return state, np.concatenate(losses)
-
-
-def test_a_state_off_the_mesh_compiles_no_second_program(train_steps, start, corpus):
+def test_a_state_off_the_mesh_compiles_no_second_program(start):
   """The first state is where `init_train_state` leaves it, later ones where training keeps them."""
-  state, key, counts = jax.tree.map(jnp.array, start), jax.random.key(7), []
+  train_steps, chunks, counts = compiled(), placed(CHUNKS), []
+  state, key = jax.tree.map(jnp.array, start), jax.random.key(7)
   for _ in range(2):
-    state, _ = train_steps(state, corpus, key)
+    state, _ = train_steps(state, chunks, key)
     counts.append(count_of_programs())
   assert counts[0] == counts[1] > 0
-
-
-def test_training_learns_the_cycle(train_steps, start, corpus):
-  """The loss falls from above the entropy of a token, log 4, to below half of it, and masked tokens are known."""
-  state, losses = run(train_steps, start, corpus, calls=40)
-  assert losses[:5].mean() > np.log(4) > np.log(4) / 2 > losses[-50:].mean()
-  documents = np.asarray(corpus)[:8]
-  inputs = np.where(np.eye(8, dtype=bool), BERT.num_tokens, documents)
-  predicted = token_probs(BertModel(BERT), state.params, inputs).argmax(-1)
-  assert (np.diagonal(predicted) == np.diagonal(documents)).mean() >= 0.75
 
 
 def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch):
@@ -98,9 +66,12 @@ def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch):
   monkeypatch.setattr(pretraining, 'train_step', report)
   empty = pretraining.TrainState(jnp.zeros((), jnp.int32), (), ())
   monkeypatch.setattr(pretraining, 'init_train_state', lambda *_: empty)
-  numbered = jnp.arange(NUM_CHUNKS, dtype=jnp.uint32)[:, None]
-  _, reports = run(compiled(5), pretraining.init_train_state(), numbered, calls=8)
-  chunks, keys = np.split(reports[:39], [BATCH_SIZE], axis=1)
+  state, numbered, key = placed((empty, jnp.arange(NUM_CHUNKS, dtype=jnp.uint32)[:, None], jax.random.key(7)))
+  train_steps, reports = compiled(), []
+  for _ in range(8):
+    state, some = train_steps(state, numbered, key)
+    reports.append(some)
+  chunks, keys = np.split(np.concatenate(reports)[:39], [BATCH_SIZE], axis=1)
   assert len(np.unique(keys, axis=0)) == 39
   epochs = [set(epoch.ravel()) for epoch in np.split(chunks, 3)]
   # The one chunk left over is another in each epoch.
@@ -125,9 +96,9 @@ def test_training_drops_out():
 
 
 @pytest.mark.slow
-def test_slots_change_neither_loss_nor_step(start, corpus, monkeypatch):
+def test_slots_change_neither_loss_nor_step(start, monkeypatch):
   """With too few for the batch, all positions are read; with enough, the loss and the next state are the same."""
-  key, chunks = jax.random.key(5), corpus[:BATCH_SIZE]
+  key, chunks = jax.random.key(5), CHUNKS[:BATCH_SIZE]
   _, selected = corrupt(jax.random.split(key)[0], CORRUPTION, chunks)
   assert selected.sum(-1).max() == 4
   state = pretraining.TrainState(start.step, start.params, SGD.init(start.params))

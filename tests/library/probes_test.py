@@ -1,7 +1,6 @@
 """Probes: fits by formulas where the truth is planted, controls, and what is refused."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
@@ -10,8 +9,6 @@ import scipy.stats
 import hmm_jax as hj
 from hmm_jax.layers import probes
 from hmm_jax.tuning import token_readers
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 H, V = 3, 4
 RNG = np.random.default_rng(0)
@@ -73,35 +70,6 @@ def test_validation_chooses_the_ridge_and_test_texts_the_score(monkeypatch):
   assert found.r_squared == pytest.approx(1 - squares(test, of_ridge[best]) / targets[test].var())
 
 
-@pytest.mark.parametrize('dtype', [np.float64, np.float32])
-@pytest.mark.parametrize('kind', ['affine', 'softmax'])
-def test_targets_that_are_constant_but_for_rounding_have_no_r_squared(kind, dtype):
-  draws = np.random.default_rng(0)
-  targets = (1 / 3 + np.finfo(dtype).eps * draws.integers(-1, 2, (200, 3)) / 2).astype(dtype)
-  assert np.ptp(targets) > 0 and np.isnan(hj.probe(draws.normal(size=(200, 4)), targets, KEY, kind=kind).r_squared)
-
-
-@pytest.mark.parametrize('dtype', [jnp.bfloat16, np.float16, np.float32, np.float64])
-def test_numbers_that_differ_are_read_in_every_type(dtype):
-  """Two that are 5 units of bfloat16 apart; a feature that is rarely on; a target beside a large constant."""
-  draws = np.random.default_rng(0)
-  is_on = draws.integers(2, size=(300, 1)).astype(float)
-  near = jnp.asarray(1 + 5 / 128 * is_on, dtype)
-  rare = jnp.asarray(draws.random((6000, 1)) < 0.002, dtype)
-  for features, targets in (near, is_on), (is_on, near), (rare, rare), (is_on, np.hstack([is_on, 0 * is_on + 1e7])):
-    assert hj.probe(features, targets, KEY).r_squared == pytest.approx(1)
-
-
-def test_a_unit_of_targets_changes_no_r_squared():
-  features, targets = planted('affine', np.random.default_rng(0))
-  targets = targets + np.random.default_rng(1).normal(size=targets.shape)
-  expected = hj.probe(features, targets, KEY)
-  for unit in 2.0**-560, 2.0**530:
-    found = hj.probe(features, unit * targets, KEY)
-    assert found.r_squared == pytest.approx(expected.r_squared, rel=1e-12)
-    np.testing.assert_allclose(found.fitted[0] / unit, expected.fitted[0])
-
-
 @pytest.mark.parametrize('kind', ['affine', 'softmax'])
 def test_shuffled_beliefs_have_no_r_squared(kind):
   """Over 8 shuffles the t interval of R^2 holds 0, or it is below by what fitting 6 numbers to 300 rows costs."""
@@ -133,9 +101,7 @@ def test_a_table_is_a_reader_without_a_model():
   """Beliefs that two tokens decide: the table of three tokens is exact, the one-hot window is affine and is not."""
   tokens = RNG.integers(V, size=(2000, 3))
   targets = np.eye(V)[(tokens[:, 1] + tokens[:, 2]) % V]
-  around = token_readers.tokens_around(tokens, V, 1)[:, 2]
-  assert around[:, 0].tolist() == tokens[:, 2].tolist() and (around[:, 1] == V + 1).all()
-  table = hj.probe(around, targets, KEY, kind='table')
+  table = hj.probe(token_readers.tokens_around(tokens, V, 1)[:, 2], targets, KEY, kind='table')
   assert table.r_squared > 0.999 and table.kl < 0.01
   window = token_readers.one_hot_window(tokens, V, 1)[:, 2]
   assert hj.probe(window, targets, KEY).r_squared < 0.1
@@ -159,30 +125,13 @@ def test_means_of_a_table_shrink_to_those_of_shorter_sequences():
     ('features', BELIEFS, BELIEFS, dict(kind='table')),
     ('splits', BELIEFS[:2], BELIEFS[:2], {}),
     ('splits', BELIEFS, BELIEFS, dict(splits=(-0.8, 1.2, 0.6))),
-    ('splits', BELIEFS, BELIEFS, dict(splits=(np.nan, 1, 1))),
     ('features', BELIEFS[:, :0], BELIEFS, {}),
     ('features', np.nan * BELIEFS, BELIEFS, {}),
     ('splits', BELIEFS, BELIEFS, dict(where=np.arange(20_000) < 2)),
     ('where', BELIEFS, BELIEFS, dict(where=np.zeros(20_000, bool))),
-    ('where', BELIEFS, BELIEFS, dict(where=np.ones(19_999, bool))),
     ('where', BELIEFS, BELIEFS, dict(where=np.arange(20_000))),
   ],
 )
 def test_what_does_not_fit_is_refused_by_its_name(name, features, targets, options):
   with pytest.raises(ValueError, match=f'^{name} '):
     hj.probe(features, targets, KEY, **options)
-
-
-@pytest.mark.parametrize('kind', ['affine', 'table'])
-def test_a_probe_is_called_on_features_like_those_of_its_fit(kind):
-  """With any axes before the last."""
-  features = np.random.default_rng(0).integers(2, size=(40, 3))
-  probe = hj.probe(features, np.full((40, 2), 0.5), KEY, kind=kind)
-  values = probe(features)
-  np.testing.assert_array_equal(probe(features.reshape(8, 5, 3)), values.reshape(8, 5, -1))
-  for wrong in features[:, :2], np.ma.masked_array(features, features > 0), features + 0.5j:
-    with pytest.raises(ValueError, match='^features '):
-      probe(wrong)
-  if kind == 'table':
-    with pytest.raises(ValueError, match='^features '):
-      probe(features + 0.5)

@@ -11,8 +11,6 @@ from scipy import stats
 
 from hmm_jax.distributions import sampling
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 
 def test_alias_draw_over_all_words_has_the_given_frequencies():
   """Over an even grid of words each outcome is drawn as often as its probability says, up to the grid.

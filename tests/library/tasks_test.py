@@ -13,8 +13,6 @@ import scipy.stats
 
 from hmm_jax.tuning import tasks
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 V, T = 3, 4
 HMM = jax.tree.map(np.float32, dirichlet_hmm(np.random.default_rng(0), 3, V))
 # Every document, in random order.

@@ -16,11 +16,6 @@ def test_tokens_nearest_the_mask_come_first_and_are_kept(mask, order):
   assert (token_readers.keep_nearest([text], V, 2) == np.where(np.isin(range(4), order[:2]), text, V)).all()
 
 
-def test_a_text_without_one_mask_is_refused():
-  with pytest.raises(ValueError, match='inputs'):
-    token_readers.nearest_first([[V, 0], [V, V]], V)
-
-
 def test_a_table_answers_the_majority_of_the_longest_shared_prefix():
   """Ties and unseen tokens go to the next shorter prefix, one of no tokens to the commonest label."""
   train, labels, tokens = RNG.integers(V, size=(40, 4)), RNG.integers(V, size=40), RNG.integers(V, size=(50, 4))

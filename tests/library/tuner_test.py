@@ -21,8 +21,6 @@ from hmm_jax.models.model import ExactModel
 from hmm_jax.tuning import tuner as tuner_lib
 from hmm_jax.tuning.heads import Attention, Linear
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 H, V, T, P = 3, 4, 5, 2
 BERT = SMALLEST.clone(num_tokens=V, max_positions=T + P)
 EXACT, PRETRAINED = ExactModel(V), BertModel(BERT)
@@ -113,21 +111,6 @@ def test_the_frozen_tree_is_untouched(tuner):
   assert all(jax.tree.leaves(changed))
 
 
-@pytest.mark.parametrize('method', ['head', 'prompt'])
-def test_tasks_side_by_side_equal_tasks_apart(method, at_mask):
-  """Training three tasks in one call equals training each by itself; its number counts and not its place."""
-  # Features so large that gradients reach the clip, which is each task's own.
-  tuner, features = {'head': (HEAD, np.float32(40 * at_mask)), 'prompt': (EXACT_PROMPT, INPUTS)}[method]
-  together, losses = train(tuner, HIDDEN, features, LABELS)
-  # Alone means three times over: another number of tasks is another program, whose rounding Adam magnifies.
-  for place in range(len(TASKS)):
-    only = np.full(len(TASKS), place)
-    alone, losses_alone = train(tuner, HIDDEN, features, LABELS[only], tasks=TASKS[only])
-    np.testing.assert_allclose(losses_alone, losses[:, only], rtol=1e-4, atol=1e-5)
-    expected = at(together.trainable, only)
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), alone.trainable, expected)
-
-
 def test_a_task_is_trained_by_the_mean_loss_of_its_own(at_mask):
   """As by optax on that task alone; gradients fall through the clip, so that another scale of the loss would show."""
   schedule = SCHEDULE._replace(batch_size=NUM_INPUTS, num_epochs=8, warmup_steps=1)
@@ -169,25 +152,6 @@ def test_the_rate_falls_to_the_last_step_of_all_epochs(monkeypatch):
   assert SCHEDULE.optimizer(NUM_INPUTS) == ((0.2, 4, 33), dict(weight_decay=0.0, clip_norm=1.0))
 
 
-def test_a_probe_reads_the_posterior_at_the_mask(posteriors):
-  """Its features are P[H_1 | X_-1], in order, although batches do not come out even."""
-  probe = dataclasses.replace(HEAD, probes=True)
-  features = tuner_lib.frozen_features(probe, HIDDEN, INPUTS, batch_size=50)
-  np.testing.assert_allclose(features, posteriors, atol=1e-5)
-
-
-def test_predictions_are_the_class_of_the_highest_score():
-  """Each task's class for each input is the argmax of its scores, whether or not batches come out even."""
-  tuner = tuner_lib.Tuner(EXACT, Linear(3))
-  features = np.random.default_rng(5).normal(size=(10, V)).astype(np.float32)
-  trainable = some_trainable(tuner, (), features)
-  expected = linear(trainable['head'], features).argmax(-1)
-  assert len(np.unique(expected)) == 3
-  for batch_size in (4, 16):
-    predicted = tuner_lib.predictions(tuner, trainable, (), features, batch_size=batch_size)
-    np.testing.assert_array_equal(predicted, expected)
-
-
 @pytest.mark.parametrize(('place', 'read'), [(0, P), (1, 0), (2, 0)])
 def test_a_prompt_of_another_length_is_read_at_the_mask(place, read):
   """Scores are the head on the prediction at the [MASK] beside the prompt, whose length may differ from the tuner's."""
@@ -195,16 +159,6 @@ def test_a_prompt_of_another_length_is_read_at_the_mask(place, read):
   scores = jax.jit(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(1, 0.5, place)).scores)(trainable, HIDDEN, INPUTS)
   token_probs = log_space_conditional(HIDDEN, with_prompts(trainable['prompt'], rows_of(HIDDEN, INPUTS), place))
   np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, read]), atol=1e-5)
-
-
-def test_a_bert_predicts_with_a_prompt_behind_the_mask():
-  """As of one sequence of embeddings, whose positions shift behind the prompt."""
-  prompts, embeddings = (
-    np.float32(np.random.default_rng(6).normal(size=(3, P, BERT.width))),
-    PRETRAINED.embed(BERT_PARAMS, INPUTS),
-  )
-  whole = PRETRAINED.predict(BERT_PARAMS, np.float32(with_prompts(prompts, embeddings, 1)))
-  np.testing.assert_allclose(PRETRAINED.predict_prompted(BERT_PARAMS, prompts, INPUTS, place=1), whole, atol=1e-6)
 
 
 @pytest.mark.slow

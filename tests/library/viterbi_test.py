@@ -10,8 +10,6 @@ import pytest
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.inference.viterbi import most_likely_states
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 
 @pytest.mark.parametrize('length', [1, 4])
 @pytest.mark.parametrize('name', ['zero likelihoods', 'zeros everywhere'])

@@ -1,36 +1,18 @@
 """Facts of a task that decide which theorem covers it, in records of the best head."""
 
-import dataclasses
-
 from mask_chains import CHAIN
 import numpy as np
 import pytest
-from run_cases import QUIET
-from settings_cases import settings_of
+from run_cases import job_on
 
-from experiments.pipeline import best_heads, downstream, tuning
-from experiments.pipeline.job import FrozenModel, Job
-from experiments.settings.grid import Point
-from experiments.settings.trial import Trial
-from hmm_jax.models.model import ExactModel
-from hmm_jax.tuning.tasks import labelled
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+from experiments.pipeline import best_heads, tuning
 
 SIZES = dict(downstream__length=7, downstream__num_train=40, downstream__num_test=20)
-SETTINGS = settings_of('smoke', hmm__num_tokens=3, **SIZES)
-POINT = Point(CHAIN.num_states)
 
 
 def facts_of(mu, **changes):
   """The measurements of the best head for mu and a class that weighs nothing, on CHAIN."""
-  settings = dataclasses.replace(SETTINGS, downstream=dataclasses.replace(SETTINGS.downstream, **changes))
-  keys = Trial(settings, POINT, 0).keys()
-  tasks = downstream.draw(settings, CHAIN, keys.downstream, keys.tasks)
-  task = labelled(np.array([mu, [0] * 4]), tasks.label_probs(tasks.inputs))
-  frozen = FrozenModel('exact', ExactModel(CHAIN.num_tokens), CHAIN, CHAIN)
-  job = Job(Trial(settings, POINT, 0), frozen, 'head_best', [0], tasks._replace(tasks=[task]), QUIET)
-  return tuning.tune(job)[0].measured
+  return tuning.tune(job_on(CHAIN, mu, 'head_best', **SIZES, **changes))[0].measured
 
 
 def test_a_linear_score_outside_the_assumptions():
@@ -49,7 +31,7 @@ def test_a_relaxed_assumption_of_a_score_that_is_not_linear():
   assert not facts['assumption_3_1'] and facts['assumption_3_5'] and facts['assumption_3_5_exhaustive']
 
 
-@pytest.mark.parametrize('changes', [dict(label_state='silent'), dict(num_positions=6)])
+@pytest.mark.parametrize('changes', [dict(downstream__label_state='silent'), dict(downstream__num_positions=6)])
 def test_labels_of_another_score_have_no_facts(changes):
   """Of the silent state, or of tokens that are cut off."""
   assert 'linear' not in facts_of([1, 0, 0, 0], **changes)

@@ -8,6 +8,7 @@ from settings_cases import settings_of
 from experiments.pipeline import checks
 from experiments.settings.fields import SettingsError
 from experiments.settings.trial import trials
+from experiments.studies import registry
 
 CELLS, NEXT, MEMORY = 'memory_cells', 'next_token', 'memory_vs_vanilla'
 
@@ -50,6 +51,22 @@ def _smoke(experiment='prompt_vs_head', **changes):
 def test_settings_that_do_not_fit_each_other_are_refused(field, settings):
   with pytest.raises(SettingsError, match=f'^{field}'):
     checks.check_grid(settings)
+
+
+@pytest.mark.parametrize(
+  ('field', 'experiment', 'changes'),
+  [
+    ('temperatures', 'belief_states', dict(num_states=(4, 4), temperatures=(0.1, 0.1))),
+    ('checkpoints', 'belief_states', dict(checkpoints=(20, 39))),
+    ('bert.model.max_positions', 'degradation', {'bert.model.max_positions': 7}),
+    ('sentence', 'example_4_1', dict(sentence='The horse in the pasture.')),
+    ('sentence', 'example_4_1', dict(sentence='')),
+    ('pretrain.optimizer', 'benchmark', dict(pretrain__optimizer='muon')),
+  ],
+)
+def test_a_study_refuses_settings_that_it_cannot_run(field, experiment, changes):
+  with pytest.raises(SettingsError, match=f'^{field} is'):
+    registry.EXPERIMENTS[experiment].check(_smoke(experiment, **changes))
 
 
 def test_each_size_has_a_number_of_draws():

@@ -8,19 +8,13 @@ from unittest import mock
 from conftest import ROOT
 from faults.processes import Moment, Run
 import pytest
-from run_cases import finished_command
+from run_cases import CHEAP, finished_command, records_of
 
 from experiments.pipeline import downstream, pretraining, trial as trial_lib
-from experiments.records import files, load, results
+from experiments.records import files, load
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
-_SMALL = (
-  '--config=prompt_vs_head:smoke',
-  '--config.pretrained=',
-  '--config.fast_compilation',
-  f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
-)
 _ONE_SIZE = '--config.num_states=4'
 _OF_HEAD = '--config.methods=head'
 
@@ -28,13 +22,13 @@ _OF_HEAD = '--config.methods=head'
 def _command(workdir, flags, **values):
   """A command line with lists of values, or single ones."""
   lists = (f'--config.{name.replace("__", ".")}={",".join(map(str, some))}' for name, some in values.items())
-  return *_SMALL, *flags, *lists, f'--workdir={workdir}'
+  return '--config=prompt_vs_head:smoke', *CHEAP, *flags, *lists, f'--workdir={workdir}'
 
 
 def _made(workdir):
   """The records without their environment, and the digest of each file of tuned arrays."""
   arrays = {str(path.relative_to(workdir)): files.digest(path) for path in workdir.glob('trials/*/*.npz')}
-  return [row | {'environment': ''} for row in results.load(workdir)], arrays
+  return records_of(workdir), arrays
 
 
 # Flags, the moment of a kill, and lists. Without FAULTS only the first: each compiles for a minute.

@@ -17,8 +17,6 @@ import hmm_jax as hj
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning.tuner import Prompt, Tuner
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 V, P = 3, 2
 EXACT = hj.ExactModel(V, causal=True)
 DRAWS = np.random.default_rng(0)

@@ -1,17 +1,14 @@
 """The grid: in which order it is filled, what a time budget leaves of it, and what is said of another run."""
 
 import dataclasses
-import io
 
-import jax
 import numpy as np
 import pytest
 import rich.console
-from run_cases import add_record
 from settings_cases import settings_of
 
-from experiments.pipeline import pretraining, sweep
-from experiments.records import environment, results, status, trials
+from experiments.pipeline import sweep
+from experiments.records import results, status, trials
 from experiments.records.trials import TunedTask
 from experiments.runtime.progress import Reporter
 from experiments.settings.trial import trial_numbers
@@ -101,23 +98,3 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
   more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(5, 3))
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
-
-
-def test_another_environment_is_reported(tmp_path, monkeypatch):
-  """For records and for a model, in one line with the old and the new value."""
-  here = environment.environment(jax.devices())
-  there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
-  folder = sweep.folders([settings_of('smoke')], tmp_path)[0]
-  reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
-  monkeypatch.setattr(environment, 'environment', lambda devices: there)
-  add_record(folder)
-  planned = pretraining.planned(folder.trial.settings, None, None, directory=folder.pretrained_directory)
-  pretraining.note_environment(planned, 0, reporter)
-  assert not reporter.console.file.getvalue()
-  monkeypatch.setattr(environment, 'environment', lambda devices: here)
-  trials.plan(folder, reporter)
-  pretraining.note_environment(planned, 20, reporter)
-  difference = f'jaxlib 0.0.1 (here {here["packages"]["jaxlib"]})'
-  names = folder.trial.id, folder.pretrained_directory.name
-  for line, name in zip(reporter.console.file.getvalue().splitlines(), names, strict=True):
-    assert name in line and line.endswith(difference)

@@ -17,8 +17,6 @@ from experiments.settings.trial import Trial
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.tuning.tasks import draw_task_weights
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
-
 
 def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch):
   """The very parameters that the pretraining of the same trial is at before its first step."""

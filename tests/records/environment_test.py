@@ -1,7 +1,5 @@
 """Recorded environments, and when two of them differ."""
 
-import subprocess
-
 import jax
 import pytest
 
@@ -11,13 +9,6 @@ from experiments.records import environment
 @pytest.fixture
 def here():
   return environment.environment(jax.devices()[:1] * 3)
-
-
-def test_without_a_clone_the_commit_is_unknown(monkeypatch, tmp_path):
-  """An installed copy inside of another repository does not name that one's commit."""
-  subprocess.run(['git', 'init', '-q', tmp_path], check=True)
-  monkeypatch.setattr(environment, '__file__', str(tmp_path / 'site/experiments/records/environment.py'))
-  assert environment.process_environment.__wrapped__()['commit'] == 'unknown'
 
 
 @pytest.mark.parametrize(

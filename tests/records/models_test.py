@@ -3,22 +3,16 @@
 import dataclasses
 import shutil
 
-from bert_cases import random_params
-from bucket_cases import bucket
 from conftest import assert_same_bits
-from hmm_cases import float32_hmm
 import jax
-import jax.numpy as jnp
 import pytest
-from run_cases import flip, pretraining_settings, QUIET
+from run_cases import flip, pretraining_settings, stand_in_training
 
-from experiments.pipeline import distance, pretraining
+from experiments.pipeline import pretraining
 from experiments.records import checkpoints, files, models
 import hmm_jax as hj
-from hmm_jax.models.pretraining import TrainState
 
 SETTINGS = pretraining_settings(pretrain__checkpoint_every=4)
-PARAMS = random_params(SETTINGS.bert_module())
 WEIGHTS = 'model/model.safetensors'
 
 
@@ -28,23 +22,11 @@ class Killed(BaseException):
 
 @pytest.fixture
 def pretrain(tmp_path, monkeypatch):
-  """Pretrain in a folder: steps that add to the parameters; returns these and the number of calls of two steps."""
-  calls = []
-
-  def call(state):
-    calls.append(None)
-    return TrainState(state.step + 2, jax.tree.map(lambda leaf: leaf + 1, state.params), ()), jnp.ones(2)
-
-  fresh = lambda _: TrainState(jnp.int32(0), jax.tree.map(jnp.asarray, PARAMS), ())
-  monkeypatch.setattr(pretraining, 'program', lambda *_: (fresh, jax.random.key(0), lambda: call))
-  monkeypatch.setattr(distance, 'measure', lambda *_: {'kl_at_mask': 0.5})
+  """Pretrain in a folder: the parameters and the number of calls."""
 
   def pretrain(name, keep=False):
     settings = dataclasses.replace(SETTINGS, keep_checkpoints=keep)
-    calls.clear()
-    planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / name)
-    params = pretraining.pretrained_params(planned, QUIET)
-    return params, len(calls)
+    return stand_in_training(monkeypatch, settings)(tmp_path / name)
 
   return pretrain
 
@@ -111,13 +93,3 @@ def test_a_corrupt_model_is_renamed_and_made_again(pretrain, whole):
   assert calls == 4 and (whole / 'model.corrupt/model.safetensors').exists()
   check(whole, params, whole)
   assert (whole / WEIGHTS).read_bytes() == before
-
-
-def test_a_model_in_a_bucket_comes_back_to_the_bit():
-  directory, model = bucket() / 'a1b2', pretraining.tuned_model(SETTINGS.bert_module())
-  models.write(directory, model, PARAMS, float32_hmm(1, 3, 10), '')
-  same, params = models.load(directory, QUIET)
-  assert same == model and 'distribution.json' in files.tree(directory / models.NAME)
-  assert_same_bits(params, PARAMS)
-  files.write_whole(directory / WEIGHTS, b'other')
-  assert models.load(directory, QUIET) is None

@@ -2,14 +2,12 @@
 
 import dataclasses
 import json
-import time
 
-import jax
 import pytest
 from run_cases import run_command
 from settings_cases import settings_of
 
-from experiments.records import environment, files, load, results
+from experiments.records import files, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
@@ -64,18 +62,6 @@ def test_records_are_of_the_settings_that_were_there(tmp_path):
   assert _ratios(tmp_path) == [(3.0, 6), (2.0, 5)]
 
 
-def test_many_settings_are_told_apart_within_seconds(tmp_path):
-  """Comparing each record with each of 400 settings took eight."""
-  rows = [{'ratio': float(number)} for number in range(12)]
-  first = _benchmark()
-  grid = [dataclasses.replace(first, seed=seed) for seed in range(400)]
-  results.write(tmp_path, [(settings, rows) for settings in grid])
-  begun = time.process_time()
-  parts = results.parts(tmp_path, first)
-  assert time.process_time() - begun < 4
-  assert [(part.settings, len(part.records)) for part in parts] == [(settings, 12) for settings in grid]
-
-
 def test_settings_and_records_of_another_schema_are_refused(tmp_path):
   """Files without a version count as older ones."""
   files.write_whole(tmp_path / results.CONFIG_NAME, '{"schema_version": 3}')
@@ -123,27 +109,6 @@ def test_what_is_gone_stays_on_file_and_is_not_shown(tmp_path):
   _change(tmp_path, {'masks': masks | {'joint': 3}})
   with pytest.raises(SettingsError, match='masks.joint'):
     results.begin(tmp_path, [settings])
-
-
-def test_records_are_a_frame_with_their_environment(tmp_path):
-  """A row for each record in order; of a field that both have the record's own counts."""
-  there = environment.environment(jax.devices())
-  made = environment.keep(tmp_path, there)
-  results.write(
-    tmp_path, [(_benchmark(), [{'value': value, 'cpu': 'own', 'environment': made} for value in (2.0, 1.0)])]
-  )
-  records = load(str(tmp_path), environment=True)
-  assert list(records['value']) == [2.0, 1.0] and set(records['cpu']) == {'own'}
-  assert set(records['commit']) == {there['commit']}
-
-
-def test_a_frame_has_only_the_records_of_a_kind(tmp_path):
-  """A folder that is not there is refused."""
-  results.write(tmp_path, [(_benchmark(), [{'claim': 1}, {'gap': 0.5}])])
-  claims = load(tmp_path, having='claim')
-  assert list(claims['claim']) == [1] and 'gap' not in claims
-  with pytest.raises(SettingsError, match='^workdir is .*none'):
-    load(tmp_path / 'none')
 
 
 def test_a_plan_on_record_stays(tmp_path):

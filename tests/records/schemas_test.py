@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from schema_cases import FOLDER, kinds_of, SCHEMAS
+from schema_cases import FOLDER, kinds_of
 
 from experiments.studies.pages import FROZEN
 
@@ -37,8 +37,3 @@ def test_a_field_more_or_less_or_of_another_type_is_refused(found):
         or '.' in field
         or kinds_of({name: record[name] for name in record if name != field}) == ()
       )
-
-
-def test_every_field_has_a_type_and_a_meaning():
-  for schema in SCHEMAS.values():
-    assert all({'type', 'description'} <= says.keys() for says in schema['properties'].values())

@@ -5,54 +5,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from run_cases import lock_elsewhere, QUIET
-from settings_cases import settings_of
+from run_cases import lock_elsewhere, pretraining_settings, stand_in_training
 
-from experiments.pipeline import distance, pretraining
 from experiments.records import checkpoints, files
 from experiments.runtime import exit_status, locks
 from hmm_jax._support import nan_guard
-from hmm_jax.models import sharding
-from hmm_jax.models.pretraining import TrainState
 from hmm_jax.tuning import heads, tuner as tuner_lib
 
-_FRESH = TrainState(jnp.int32(0), jnp.ones(3), {'moment': jnp.ones(2)})
-
-
-@jax.jit
-def _ten_steps(state):
-  """Ten steps of a training whose state counts its steps."""
-  return TrainState(state.step + 10, 2 * state.params, state.opt_state), jnp.arange(1.0, 11)
+SETTINGS = pretraining_settings(pretrain__checkpoint_every=4, pretrain__measure_every=8)
 
 
 @pytest.fixture
 def train(monkeypatch):
-  """The last of 40 steps, ten a call, with a checkpoint every 20, from the newest checkpoint of a directory on.
+  """Eight steps in a folder; the loss of step `bad_loss` is a NaN, and a moment infinite after step `bad_state`."""
 
-  The loss of step `bad_loss` is a NaN, and a moment infinite after step `bad_state`.
-  """
-
-  def train(directory, bad_loss=0, bad_state=0, measured=0.5, during=lambda _: None):
-    def call(state):
-      state, losses = _ten_steps(state)
+  def train(directory, bad_loss=0, bad_state=0, measure=None):
+    def disturbed(state, losses):
       if 0 < bad_loss <= state.step:
-        losses = losses.at[bad_loss - state.step + 9 :].set(jnp.nan)
+        losses = losses.at[bad_loss - state.step + 1 :].set(jnp.nan)
       if state.step == bad_state:
         state = state._replace(opt_state={'moment': jnp.array([1.0, jnp.inf])})
       return state, losses
 
-    def measure(*_):
-      during(directory)
-      return {'kl_at_mask': measured}
-
-    monkeypatch.setattr(distance, 'measure', measure)
-    like = checkpoints.sharded_like(_FRESH, sharding.replicated(sharding.make_mesh()))
-    lock, phase = locks.held(directory, 'it', QUIET), QUIET.clock.phase('pretraining')
-    with lock, phase, checkpoints.open_checkpoints(directory / checkpoints.NAME, QUIET) as saved:
-      state, metrics = saved.restore(like) or (_FRESH, [])
-      settings = settings_of('smoke', pretrain__measure_every=40)
-      run = pretraining.planned(settings, None, None, directory=directory)
-      return pretraining.train(run, state, metrics, call, saved, QUIET)
+    return stand_in_training(monkeypatch, SETTINGS, disturbed, measure)(directory)[0]
 
   return train
 
@@ -60,22 +35,23 @@ def train(monkeypatch):
 @pytest.mark.parametrize(
   ('bad', 'is_looked_for', 'sentence', 'kept', 'measured'),
   [
-    (dict(bad_loss=27), False, 'the loss of step 27 of 40', [20], [0]),
+    (dict(bad_loss=5), False, 'the loss of step 5 of 8', [4], [0]),
     # JAX tells no step inside a call.
-    (dict(bad_loss=27), True, 'steps 21 to 30', [20], [0]),
-    (dict(bad_state=40), False, 'after step 40', [20], [0, 40]),
-    (dict(measured=float('inf')), False, 'after pretraining step 0: kl_at_mask', [], []),
+    (dict(bad_loss=5), True, 'steps 5 to 6', [4], [0]),
+    (dict(bad_state=8), False, 'after step 8', [4], [0, 8]),
+    (dict(measure=lambda *_: {'kl_at_mask': float('inf')}), False, 'after pretraining step 0: kl_at_mask', [], []),
   ],
 )
 def test_a_pretraining_ends_at_a_non_finite_number(train, tmp_path, bad, is_looked_for, sentence, kept, measured):
   """It names the step inside its call, keeps the checkpoint before and no other, and goes on from there."""
+  ended, whole = tmp_path / 'ended', tmp_path / 'whole'
   with pytest.raises(nan_guard.Diverged, match=sentence) as raised, jax.debug_nans(is_looked_for):
-    train(tmp_path, **bad)
+    train(ended, **bad)
   assert exit_status.error_status(raised.value) == exit_status.DIVERGED
-  assert checkpoints.steps(tmp_path / checkpoints.NAME) == kept
-  assert [row['step'] for row in files.read_json_lines(tmp_path / 'metrics.jsonl')] == measured
-  assert_same_bits(train(tmp_path), train(tmp_path / 'none'))
-  assert (tmp_path / 'metrics.jsonl').read_bytes() == (tmp_path / 'none' / 'metrics.jsonl').read_bytes()
+  assert checkpoints.steps(ended / checkpoints.NAME) == kept
+  assert [row['step'] for row in files.read_json_lines(ended / 'metrics.jsonl')] == measured
+  assert_same_bits(train(ended), train(whole))
+  assert (ended / 'metrics.jsonl').read_bytes() == (whole / 'metrics.jsonl').read_bytes()
 
 
 def test_tuning_ends_at_an_epoch_that_is_not_finite():
@@ -92,7 +68,7 @@ def test_tuning_ends_at_an_epoch_that_is_not_finite():
 def test_a_pretraining_that_was_taken_over_writes_no_more(train, tmp_path):
   """Neither a measurement nor a checkpoint."""
   with pytest.raises(locks.Lost):
-    train(tmp_path, during=lock_elsewhere)
+    train(tmp_path, measure=lambda *_: lock_elsewhere(tmp_path) and {'kl_at_mask': 0.5})
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == [] and not (tmp_path / 'metrics.jsonl').exists()
 
 

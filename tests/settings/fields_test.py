@@ -4,7 +4,6 @@ import pytest
 
 from experiments.settings import config as config_lib
 from experiments.settings.fields import Group, setting, SettingsError
-from experiments.settings.trial import trial_numbers
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
@@ -59,11 +58,3 @@ def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
       config.update_from_flattened_dict({name: b'bytes'})
     with pytest.raises(SettingsError, match=rf"^{name} is b'bytes'; valid is "):
       registry.from_config(config)
-
-
-def test_lists_may_have_spaces_and_flags_no_value():
-  words = '--config.methods=head , prompt', '--config.debug_nans', '--config.deterministic=false'
-  _, config, _ = config_lib.parse(['main', '--config=prompt_vs_head', *words], registry.SETTINGS, ['run'])
-  settings = registry.from_config(config)
-  assert settings.methods == ('head', 'prompt') and settings.debug_nans and not settings.deterministic
-  assert trial_numbers('0 , 2-3', 4) == [0, 2, 3]

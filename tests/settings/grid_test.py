@@ -3,9 +3,7 @@
 from settings_cases import settings_of
 
 from configs import base
-from experiments.settings import config as config_lib
-from experiments.settings.grid import Point, Settings
-from experiments.studies import grids
+from experiments.settings.grid import Point
 
 CELLS, RIGHT = 'memory_cells', 'memory_vs_vanilla'
 
@@ -21,11 +19,6 @@ def test_a_vanilla_hmm_that_is_a_point_too_has_the_methods_of_both():
   both = dict(num_states=(3, 6), memory__sizes=(0, 2), memory__vanilla_methods=('table', 'head'))
   grid = settings_of('smoke', **both, methods=('head', 'prompt')).grid()
   assert grid[Point(6)] == ('head', 'prompt', 'table') and grid[Point(3)] == ('head', 'prompt')
-
-
-def test_figures_are_named_as_their_functions():
-  """Whatever may be asked for can be drawn."""
-  assert set(dict(config_lib.fields(Settings))['figures'].metadata['choices']) == set(grids.FIGURES)
 
 
 def test_the_two_texts_of_the_paper_and_the_released_code():

@@ -13,7 +13,7 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
 from experiments.settings.lists import points, takes
 from experiments.settings.methods import METHODS
-from experiments.settings.trial import Trial, trials
+from experiments.settings.trial import Trial
 from experiments.studies import registry
 
 
@@ -62,37 +62,6 @@ def test_lists_make_their_product():
   ]
 
 
-def test_the_order_of_values_changes_no_id():
-  """Trials of all values advance together."""
-  one, other = (trials(*_grid(f'seed={seeds}', 'num_trials=2')) for seeds in ('0,1', '1,0'))
-  assert {trial.id for trial in one} == {trial.id for trial in other}
-  assert [*map(str, one)][:3] == ['seed=0 |H|=4 trial 0', 'seed=1 |H|=4 trial 0', 'seed=0 |H|=6 trial 0']
-  assert [trial.number for trial in one] == [0] * 4 + [1] * 4
-
-
-@pytest.mark.parametrize(
-  ('word', 'shared'),
-  [
-    ('prompt.length=1,2', {'id', 'pretraining_id', 'draws_id'}),
-    ('pretrain.learning_rate=1e-3,2e-3', {'draws_id'}),
-    ('seed=0,1', set()),
-  ],
-)
-def test_what_a_field_does_not_decide_is_shared(word, shared):
-  pair = trials(*_grid(word, 'num_states=4'))
-  assert shared == {
-    name for name in ('id', 'pretraining_id', 'draws_id') if len({*map(operator.attrgetter(name), pair)}) < 2
-  }
-
-
-def test_a_file_may_have_a_comma_in_its_name(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  found = lambda: [settings.distribution for settings in _grid('distribution=a,b.json', 'pretrained=a,b')]
-  assert found() == ['a', 'b.json']
-  (tmp_path / 'a,b.json').touch()
-  assert found() == ['a,b.json']
-
-
 @pytest.mark.parametrize(
   ('words', 'says'),
   [
@@ -108,21 +77,6 @@ def test_grids_that_cannot_run_are_refused(words, says):
   """By the point or the field."""
   with pytest.raises(SettingsError, match=says):
     _grid(*words.split())
-
-
-def test_of_a_field_that_is_named_twice_the_last_value_counts():
-  """Scalars, tuples and lists of values alike."""
-  words = ['num_states=4', 'seed=1,2', 'prompt.length=3', 'num_states=(6,8)', 'prompt.length=5', 'seed=7']
-  (settings,) = _grid(*words)
-  assert (settings.num_states, settings.prompt.length, settings.seed) == ((6, 8), 5, 7)
-
-
-@pytest.mark.parametrize(
-  ('field', 'meant'), [('pretrain.lerning_rate', 'pretrain.learning_rate'), ('prompt.lenght', 'prompt.length')]
-)
-def test_unknown_fields_are_answered_by_one_that_is_spelled_alike(field, meant):
-  with pytest.raises(SettingsError, match=meant):
-    _grid(f'{field}=1')
 
 
 def test_only_grids_of_trials_take_lists():

@@ -4,20 +4,15 @@ from conftest import DOCS
 import jax
 import numpy as np
 from oracles import log_space_posterior, rows_of
-import pandas as pd
 import pytest
-from run_cases import QUIET
-from schema_cases import kinds_of
 from settings_cases import settings_of
 
 from experiments.analysis.tables import select
-from experiments.pipeline import pretraining, trial
-from experiments.records import load, results
-from experiments.settings.fields import SettingsError
+from experiments.records import load
 from experiments.studies import belief_states
 import hmm_jax as hj
 
-pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 KEY, EXACT = jax.random.key(0), hj.ExactModel(3)
 # All of one size, so that they share their programs.
@@ -40,13 +35,6 @@ def test_texts_have_the_beliefs_of_their_mask(place):
   np.testing.assert_allclose(texts.token_probs, expected @ HMM.emission_matrix, atol=1e-5)
 
 
-def test_the_belief_of_a_memory_sums_over_hidden_states():
-  hmm = hj.random_memory_hmm(KEY, 2, 4, 3)
-  texts = belief_states.draw(_settings(), hmm, 0, KEY)
-  joint = log_space_posterior(hmm, rows_of(hmm, texts.inputs)).smoothed_probs[:, 0]
-  np.testing.assert_allclose(texts.beliefs[:, 0], joint[:, :4].sum(1), atol=1e-5)
-
-
 def test_the_exact_model_holds_the_belief_and_predicts_from_it():
   """Its layer has an R^2 of 1 and its prediction no KL; a window of tokens has less.
 
@@ -62,31 +50,6 @@ def test_the_exact_model_holds_the_belief_and_predicts_from_it():
   assert [fields['share'] for fields in patched.values()] == pytest.approx([1, 0, 0, 1], abs=1e-3)
 
 
-def test_an_infinite_kl_is_left_out(monkeypatch):
-  monkeypatch.setattr(belief_states, 'mean_kl', lambda *_: np.inf)
-  texts = belief_states.draw(_settings(), HMM, 0, KEY)
-  assert belief_states.prediction(texts, EXACT, HMM) == {'prediction': {}}
-
-
-def test_each_part_records_every_design_and_checkpoint(tmp_path, monkeypatch):
-  """The beliefs of three states at a fixed place are recorded; with a memory nothing is patched."""
-  monkeypatch.setattr(pretraining, 'params_along', lambda planned, steps, _: ((step, planned.text) for step in steps))
-  monkeypatch.setattr(pretraining, 'tuned_model', lambda _: EXACT)
-  # An exact belief that a patch moves off the simplex has no KL.
-  monkeypatch.setattr(belief_states, 'patches', lambda *_: {'beliefs': {'none': {'kl': 1.0, 'share': 1.0}}})
-  # Another process would compile other programs.
-  monkeypatch.setattr(trial, 'draw_distribution', lambda *_: HMM)
-  belief_states.STUDY.run(_settings(num_states=(3,), temperatures=(0.01,), hmm__num_tokens=3), tmp_path, QUIET)
-  records = results.load(tmp_path)
-  assert {kinds_of(record) for record in records} == {('belief_states',)}
-  frame = pd.DataFrame(records)
-  probed = select(frame, reader='beliefs').dropna(subset='step')
-  # Three processes, two designs, three steps.
-  assert probed.groupby(['process', 'design', 'step']).ngroups == len(probed) == 18
-  assert set(frame.dropna(subset='points')['design']) == {'fixed'}
-  assert select(frame, design='beliefs patched')['process'].tolist() == ['H3_T0.01', 'mess3']
-
-
 def test_tables_show_the_records_on_file():
   """The fifth end point is a geometric mean of ratios; an interval on one side of the bound decides."""
   records = load(ON_FILE)
@@ -98,14 +61,10 @@ def test_tables_show_the_records_on_file():
   assert tests['outcome'].tolist()[1:5] == ['undecided', 'held', 'not held', 'held']
 
 
-def test_triangles_are_in_the_exact_colours():
-  figure = belief_states.figures(load(ON_FILE), _settings())['simplex']
-  exact, *others = (axes.collections[0].get_facecolor() for axes in figure.axes)
-  assert len(others) == 9 and all(np.array_equal(exact, other) for other in others)
-
-
-def test_settings_that_the_study_cannot_run_are_refused():
-  with pytest.raises(SettingsError, match='^temperatures is'):
-    _settings(num_states=(4, 4), temperatures=(0.1, 0.1))
-  with pytest.raises(SettingsError, match='^checkpoints is'):
-    belief_states.STUDY.check(_settings(checkpoints=(20, 39)))
+def test_each_part_records_every_design_and_checkpoint(reduced_run):
+  """The beliefs of three states at a fixed place are recorded; with a memory nothing is patched."""
+  records = load(reduced_run('belief_states', 'smoke'))
+  probed = select(records, reader='beliefs').dropna(subset='step')
+  assert (probed.groupby(['process', 'hmm', 'design'])['step'].nunique() == records['step'].nunique()).all()
+  assert set(records.dropna(subset='points')['design']) == {'fixed'}
+  assert 'memory' not in set(records[records['design'].str.endswith('patched')]['process'])

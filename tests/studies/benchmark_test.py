@@ -12,11 +12,10 @@ from schema_cases import kinds_of
 from settings_cases import settings_of
 
 from experiments.records import results
-from experiments.settings.fields import SettingsError
 from experiments.studies import benchmark
 import hmm_jax
 
-pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SETTINGS = settings_of('smoke', 'benchmark')
 KEY = jax.random.key(0)
@@ -56,8 +55,3 @@ def test_a_run_without_torch_records_all_else(tmp_path, monkeypatch):
   records = results.load(tmp_path)
   assert [record['part'] for record in records] == ['smoothing', 'smoothing', 'sampling', 'sampling', 'training']
   assert all(kinds_of(record) == ('benchmark',) for record in records)
-
-
-def test_records_that_cannot_be_compared_are_refused():
-  with pytest.raises(SettingsError, match='^pretrain.optimizer '):
-    settings_of('smoke', 'benchmark', pretrain__optimizer='muon')

@@ -9,17 +9,11 @@ from settings_cases import settings_of
 
 from experiments.analysis.tables import select
 from experiments.records import load
-from experiments.settings.fields import SettingsError
 from experiments.studies import degradation, pages
 
-pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SETTINGS = settings_of('smoke', 'degradation')
-
-
-def test_a_bert_without_a_position_for_each_token_is_refused():
-  with pytest.raises(SettingsError, match='^bert.model.max_positions is 7'):
-    settings_of('smoke', 'degradation', **{'bert.model.max_positions': 7})
 
 
 def test_every_condition_has_a_record_of_each_hmm(reduced_run):

@@ -1,7 +1,5 @@
 """How many labels pretraining saves: ratios by hand, and readers chosen by their validation accuracy."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,16 +42,3 @@ def test_a_reader_is_chosen_by_its_validation_accuracy():
   assert labels.chosen(records).loc[10, 0, 50].to_dict() == pytest.approx({'bert': 0.3, 'none': 0.6})
   averaged = labels.chosen(records, ties_averaged=True)
   assert averaged.loc[10, 0, 50].to_dict() == pytest.approx({'bert': 0.4, 'none': 0.6})
-
-
-def test_leads_and_ratios_have_a_row_for_each_size():
-  rows = [
-    (size, trial, number, model, 0.9 if model == 'bert' else 0.8 + trial / 100)
-    for size, trial, number, model in itertools.product((10, 30), range(3), (20, 50, 100), ('bert', 'none'))
-  ]
-  records = pd.DataFrame(rows, columns=['num_states', 'trial', labels.LABELS, 'model', 'accuracy'])
-  records = records.assign(task=0, method='head', validation_accuracy=0.5)
-  made = labels.tables(records.assign(method=records['model'].map({'bert': 'head', 'none': 'table'})), None)
-  saved = made['saved'].frame.set_index(['end point', '|H|'])
-  assert saved.loc[('lead at 20 labels', '10'), 'found'] == '9.0 ± 2.5'
-  assert (saved.loc['labels, ratio', 'found'] == '2 [2, 2]').all() and len(saved) == 6

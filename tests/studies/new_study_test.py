@@ -1,6 +1,5 @@
 """The worked example of docs/internals/house.md runs, resumes, and its table is that of its records."""
 
-import dataclasses
 import importlib
 import re
 
@@ -38,9 +37,3 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   flip(next(tmp_path.glob('parts/*/H10/records.json')))
   page.STUDY.run(settings, tmp_path, QUIET)
   assert made == [2, 10, 10] and load(tmp_path).equals(records)
-  # Those of another seed stand beside them.
-  other = dataclasses.replace(settings, seed=1, num_hmms=2)
-  page.STUDY.run(other, tmp_path, QUIET)
-  page.STUDY.show(other, tmp_path, QUIET)
-  titles = re.findall('over HMMs; (.*)', (tmp_path / 'table.txt').read_text())
-  assert titles == ['seed=1 config.num_hmms=2', 'seed=0 config.num_hmms=3']

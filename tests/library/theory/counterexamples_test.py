@@ -4,15 +4,12 @@ import itertools
 
 import jax
 import numpy as np
-import pytest
 import rationals
 from theory_assumptions_cases import small_fractions
 from theory_cases import exact_posterior
 from theory_fractions import in_region, read
 
 from hmm_jax import theory
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 NOUN = 1
 

@@ -7,10 +7,7 @@ import numpy as np
 from oracles import log_space_conditional, rows_of
 import pytest
 
-from hmm_jax.theory import assumptions, counterexamples
-from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import (
-  leaking,
   mean_kl,
   Noisy,
   NoisyModel,
@@ -19,8 +16,6 @@ from hmm_jax.theory.degradation import (
   with_smallest_singular_value,
 )
 from hmm_jax.tuning.heads import LinearHead
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 RNG = np.random.default_rng(1)
 DRAWN = dirichlet_hmm(RNG, 4, 6)
@@ -87,15 +82,6 @@ def test_the_smallest_singular_value_is_the_given_one(target):
   np.testing.assert_allclose(np.linalg.svd(worse, compute_uv=False)[-1], target, rtol=1e-6)
   np.testing.assert_allclose(worse.sum(-1), 1, atol=1e-6)
   np.testing.assert_array_equal(np.delete(worse, 1, 0), np.delete(DRAWN.emission_matrix, 1, 0))
-
-
-def test_a_leak_breaks_assumption_3_5_but_for_its_threshold():
-  """B moves out of H* with the given probability; the assumption fails exactly, and holds over a threshold above it."""
-  leaked = leaking(counterexamples.head_fails_prompt_succeeds().hmm, np.array([2]), np.array([0, 1]), 0.1)
-  np.testing.assert_allclose(leaked.transition_matrix[2], [0.45, 0.45, 0.1])
-  for support, holds in ((0.0, False), (0.11, True)):
-    found = assumptions.relaxed_non_degeneracy(leaked, np.eye(3)[:2], Thresholds(support, rank=1e-12), 1000)
-    assert found.holds == holds
 
 
 def test_the_weighted_inverse_is_that_of_generalised_least_squares():

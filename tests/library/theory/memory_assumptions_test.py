@@ -42,11 +42,6 @@ def test_recoverable_states_are_the_largest_set_that_ranks_allow(num_cells):
       assert finding.witness['memory_values'].tolist() == values
 
 
-def test_a_missing_cell_is_refused():
-  with pytest.raises(ValueError, match='cell is 2'):
-    assumptions.recoverable_hidden_states(memory_hmm(np.eye(4).reshape(2, 2, 4), num_cells=2), 2, EXACT)
-
-
 def test_a_distance_below_the_rank_threshold_is_none():
   """(0, .3, .4) is .4 off the span of (0, 1, 0), four fifths of its length."""
   hmm = memory_hmm(np.array([[[0, 1, 0], [0, 0.3, 0.4]]]))

@@ -10,7 +10,7 @@ from theory_fractions import in_region
 
 from hmm_jax.theory import assumptions, enumeration, scoring, theorems
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('without_optimisation')]
+pytestmark = pytest.mark.slow
 
 LENGTH = 3
 COUNT = 24

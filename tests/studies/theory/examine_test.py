@@ -8,15 +8,11 @@ import pytest
 from run_cases import QUIET
 from schema_cases import kinds_of
 from settings_cases import settings_of
-from theory_cases import drawn
 
 from experiments.records import load, results
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory import examine, problem_file
 from hmm_jax import theory
-from hmm_jax.theory.families import Sizes
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 # Two states, three tokens, independent columns of W.
 HEALTHY = {
@@ -73,13 +69,6 @@ def test_a_file_is_read_as_it_was_written(tmp_path, entries):
   assert problem.task_weights.shape == (2, 2)
 
 
-def test_rows_are_divided_by_their_sums(tmp_path):
-  """Rows that a file rounded sum to 1 to the last bits; a silent law is read."""
-  problem = _loaded(tmp_path, HEALTHY | {'emission_matrix': [[0.333333] * 3] * 2, 'silent_probs': [0.333333, 0.666666]})
-  np.testing.assert_allclose(problem.hmm.emission_matrix, np.full((2, 3), 1 / 3), atol=1e-15)
-  np.testing.assert_allclose(problem.silent_probs, [1 / 3, 2 / 3], atol=1e-15)
-
-
 @pytest.mark.parametrize(
   ('base', 'changes', 'named'),
   [
@@ -118,24 +107,6 @@ def test_a_changed_file_is_examined_anew(tmp_path):
 
 
 @pytest.mark.slow
-def test_both_constructions_are_right_if_3_1_holds(tmp_path):
-  """Both theorems cover the task; a head is that of the theorem, and a margin of 0 is rounding.
-
-  P[H_1 | x] is (3, 2) / 5 of each text that begins with token 0.
-  """
-  records = _report(_loaded(tmp_path, HEALTHY | {'task_weights': [2.0, -3.0]}))
-  task = records['Task enumerated']
-  assert task['covered_by'] == ['Theorem 3.3', 'Theorem 3.6']
-  # Every sequence of 1 to 4 of 3 tokens is possible.
-  assert task['sequences'] == records['Theorem 3.3 enumerated']['in_region'] == 120
-  assert task['least_margin'] < 1e-15 and task['margin'] == 'rounding'
-  assert _right_everywhere(records, '3.3') and _right_everywhere(records, '3.6')
-  # b = W^+ mu gives the scores of mu where the state is sure.
-  head = np.array(records['Theorem 3.3 enumerated']['head']['weights'])
-  np.testing.assert_allclose(np.array(HEALTHY['emission_matrix']) @ head[:, 0], [2, -3], atol=1e-12)
-
-
-@pytest.mark.slow
 def test_only_a_prompt_is_right_if_3_1_fails():
   """The sets of Assumption 3.5, the prompt of B, and a proof that every linear head is wrong somewhere."""
   records = _report(theory.head_fails_prompt_succeeds(), num_sampled=30)
@@ -146,20 +117,3 @@ def test_only_a_prompt_is_right_if_3_1_fails():
   assert records['Theorem 3.6 sampled']['prompt'] == [[0, 0, 1]]
   program = records['Linear head']
   assert (program['outcome'], program['margin']) == ('certified', 'proven')
-
-
-@pytest.mark.parametrize(
-  ('right', 'seed', 'sizes'),
-  [
-    ('4.6', 1, Sizes(4, 5, 2, memory_size=3, num_cells=1)),
-    ('4.3', 3, Sizes(4, 5, 2, memory_size=2, num_cells=2)),
-  ],
-)
-@pytest.mark.slow
-def test_memories(right, seed, sizes):
-  """With one cell Theorem 4.6, with two 4.3, is right on every sequence of its region, and not on all."""
-  # As many texts of 3 tokens are sampled as there are of 1 to 3 of the 5.
-  records = _report(drawn(right, 'planted', seed, sizes), num_sampled=155, sampled_length=3)
-  assert _right_everywhere(records, right) and f'Theorem {right}' in records['Task sampled']['covered_by']
-  enumerated = records[f'Theorem {right} enumerated']
-  assert enumerated['in_region'] < enumerated['sequences']

@@ -27,17 +27,6 @@ def verified(records, theorem):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('without_optimisation')
-@pytest.mark.parametrize('theorem', NAMES)
-def test_no_construction_is_wrong(records, theorem):
-  """Every HMM has sequences; wrong constructions are seen on some of the first HMMs."""
-  right, wrong = verified(records, theorem)
-  assert right['hmm'].tolist() == [*range(SETTINGS.verification.num_hmms)]
-  assert len(wrong) >= 2 and wrong.drop(NOT_SEEN, errors='ignore').all()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('without_optimisation')
 def test_every_draw_has_its_outcome(records):
   """A fixed number of each kind; a proof bounds the error; ten permutations have the zeros to be expected."""
   heads, zeros = records.dropna(subset='outcome'), records['zeros'].dropna()

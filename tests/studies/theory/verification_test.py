@@ -8,7 +8,7 @@ from settings_cases import settings_of
 from experiments.studies.theory import verification
 from hmm_jax.theory import scoring
 
-pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize('theorem', verification.THEOREMS, ids=lambda theorem: theorem.name)
