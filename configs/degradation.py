@@ -47,8 +47,6 @@ def _problems(config: ml_collections.ConfigDict) -> None:
 def _levels(config: ml_collections.ConfigDict) -> None:
   """Levels of each perturbation, the mildest first."""
   config.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)
-  config.short_context_levels = (1e-3, 1e-2)
-  config.reach = 1
   config.noise_beside = (0.0, 1e-2)
   config.singular_values = (0.01, 1e-3)
   config.leaks = (0.01, 0.03)
@@ -80,7 +78,7 @@ def reduce(config: ml_collections.ConfigDict) -> None:
   # Both theorems' problems of one shape, so that they share their programs.
   config.update(num_hmms=2, num_states_3_3=8, num_states_3_6=8)
   config.update(length=5, num_train=60, num_test=40, prompt_length=1)
-  config.update(noise_levels=(0.0, 1e-2), short_context_levels=(1e-3,), noise_beside=(1e-2,))
+  config.update(noise_levels=(0.0, 1e-2), noise_beside=(1e-2,))
   config.update(singular_values=(0.01,), leaks=(1e-2,))
   config.tuning.update(num_epochs=1, warmup_steps=1)
   config.bert.update(checkpoints=(2, 4), steps_per_call=2, warmup_steps=2, batch_size=8)

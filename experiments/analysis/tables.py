@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from experiments.analysis.statistics import holm, interval, LEVEL, percent, stratified, trend
+from experiments.analysis.statistics import holm, Interval, interval, LEVEL, percent, stratified, trend
 from experiments.settings import lists
 from experiments.settings.fields import printable
 from experiments.settings.grid import Point
@@ -59,6 +59,12 @@ def as_text(table: Table) -> str:
 def format_number(value: float, form: str) -> str:
   """A number in a format; '' for NaN."""
   return '' if np.isnan(value) else f'{value:{form}}'
+
+
+def geometric(log: Interval, bound: float = 1.0) -> str:
+  """The geometric mean of ratios whose logarithms over a bound have this mean, with its interval; '' of none."""
+  mean, low, high = (format_number(bound * np.exp(value), '.2g') for value in (log.mean, *log.ends))
+  return f'{mean} [{low}, {high}]' if low else mean
 
 
 def proportion(flags: Sequence[bool]) -> str:

@@ -16,8 +16,8 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.figures import lines
-from experiments.analysis.statistics import Interval, interval, outcome, stratified
-from experiments.analysis.tables import by_unit, format_number, means, select, Table, table, tested
+from experiments.analysis.statistics import interval, outcome, stratified
+from experiments.analysis.tables import by_unit, geometric, means, select, Table, table, tested
 from experiments.pipeline import checks, pretraining, trial
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
@@ -250,17 +250,11 @@ def _tests(ends: pd.DataFrame, s: BeliefSettings) -> Table:
     logs = np.log(of[first] / of[second] / bound)
     found.append(stratified(logs, ['process']))
   frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
-  frame['ratio'] = [_ratio(log, bound) for log, bound in zip(found, frame['expected below'])]
+  frame['ratio'] = [geometric(log, bound) for log, bound in zip(found, frame['expected below'])]
   frame['p, Holm'] = tested(pd.Series(found))['p, Holm']
   frame['outcome'] = [outcome(log, -np.inf, 0) for log in found]
   frame['expected below'] = frame['expected below'].map('{:.3g}'.format)
   return table('Primary end points: ratios of KL, geometric means [95% intervals over HMMs]', frame, 4)
-
-
-def _ratio(log: Interval, bound: float) -> str:
-  """The geometric mean of ratios whose logarithms over a bound have this mean, with its interval; '' of none."""
-  mean, low, high = (format_number(bound * np.exp(value), '.2g') for value in (log.mean, *log.ends))
-  return f'{mean} [{low}, {high}]' if low else mean
 
 
 def tables(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Table]:
@@ -285,7 +279,6 @@ def tables(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Table]:
 def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
   """All figures, only from records."""
   ends = _ends(records)
-  along = select(records, design='pooled')[lambda rows: rows['reader'].str.match('layer|prediction')]
   same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval)
   # An untrained network predicts worse than a constant.
   same['then'] = lambda axes, _: axes.set_ylim(0, 1.5)
@@ -299,17 +292,6 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
       panel='process',
       ylabel="KL, as a share of a constant's",
       columns=3,
-      **same,
-    ),
-    'along': lines(
-      along,
-      s.figure,
-      'Readers of belief states along pretraining',
-      x='step',
-      by='reader',
-      panel='process',
-      xlabel='pretraining step',
-      ylabel="KL, as a share of a constant's",
       **same,
     ),
     'patches': lines(

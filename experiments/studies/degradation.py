@@ -4,7 +4,7 @@ A record is of an HMM under a condition: the test accuracy of each reader, and f
 each prompt.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import functools
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import interval
 from experiments.analysis.tables import contrasts, means, paired, select, Table, table, tested
 from experiments.pipeline import batched_tuning, pretraining
+from experiments.pipeline.batched_tuning import Heads, Probs
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies.settings import DegradationSettings
@@ -26,42 +27,20 @@ from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.sampling import sample_corpus
 from hmm_jax.models import sharding
 from hmm_jax.models.model import MaskedLM
-from hmm_jax.theory import assumptions, families, recovery, theorems
+from hmm_jax.theory import degradation, families, recovery, theorems
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import (
-  leaking,
-  mean_kl,
-  Noisy,
-  NoisyModel,
-  weighted_head,
-  with_kl,
-  with_smallest_singular_value,
-)
 from hmm_jax.theory.enumeration import normalised
-from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.problem import generator, StateProblem
-from hmm_jax.theory.theorems import Criteria
 from hmm_jax.tuning import tasks
 from hmm_jax.tuning.heads import LinearHead
 from hmm_jax.tuning.optimum import converged_head
+from hmm_jax.tuning.tuner import Prompt
 
 # Each theorem with the number that its problems are drawn by.
 THEOREMS = {'3.3': 33, '3.6': 36}
-# A damage of the HMM, 'singular_value' of W or a 'leak', and its degree.
-Damage = tuple[str, float]
-UNDAMAGED: Damage = ('', 0.0)
+# What makes the HMM of each worse, in degrees.
+DAMAGES = {'3.3': 'singular_value', '3.6': 'leak'}
 
-# The predictions at the [MASK] that the head of each reader reads: 'without' a prompt, after the 'trained' prompt, or
-# 'built': after the theorem's prompt, which Theorem 3.3 does not have.
-READS = {
-  'construction': 'built',
-  'weighted': 'built',
-  'converged_built': 'built',
-  'converged_head': 'without',
-  'trained_head': 'without',
-  'converged_prompt': 'trained',
-  'trained_prompt': 'trained',
-}
 READERS = {
   'construction': "theorem's construction",
   'weighted': 'weighted inverse',
@@ -71,6 +50,8 @@ READERS = {
   'converged_prompt': 'trained prompt, converged head',
   'trained_prompt': 'trained prompt and head',
 }
+# Readers whose converged heads read predictions behind a prompt.
+CONVERGED = {'converged_built': 'built', 'converged_head': 'without', 'converged_prompt': 'trained'}
 # Prompts whose mass on H* is measured, each tuned for a kind of task.
 PROMPTS = {
   ('without', 'task'): 'no prompt',
@@ -101,8 +82,10 @@ _STYLES = {
   'converged head': figures_lib.style_of('head'),
   'trained prompt, converged head': figures_lib.style_of('prompt'),
 }
-# Columns that name a row of a table.
-_MODEL, _CONDITION = ['perturbation', 'level'], ['theorem', 'perturbation', 'level']
+# Columns that name a row of a table, and those of the caption of a figure.
+_MODEL = ['perturbation', 'level']
+_CONDITION = ['theorem', *_MODEL]
+_RUN = ['experiment', 'scale', 'seed']
 _TITLES = {
   'accuracy': 'Test accuracy in percent, mean ± 95% over HMMs; level: KL in nats, or steps',
   'differences': 'Paired differences of readers in points; all tests are one family',
@@ -121,7 +104,6 @@ class Problem(NamedTuple):
     task_weights: mu [C, H].
     construction: of Theorem 3.3 or 3.6; empty if the model has no place for its prompt.
     inverted_states: whose columns of W the construction inverts: all, or H*.
-    reader: a [V] with a^T G the mass on H*; zeros for Theorem 3.3.
     inputs: [n, T] int32, the first token [MASK]; training inputs first.
     states: P[H_1 | X_{-1}] of them, [n, H] float64.
   """
@@ -131,7 +113,6 @@ class Problem(NamedTuple):
   task_weights: np.ndarray
   construction: dict[str, Any]
   inverted_states: np.ndarray
-  reader: np.ndarray
   inputs: np.ndarray
   states: np.ndarray
 
@@ -148,74 +129,89 @@ class Problem(NamedTuple):
 
     P[H_2 | u, x] is proportional to A(u * P[H_1]) * P[x | its state], the latter to P[H_1 | x] / P[H_1] (Lemma B.1).
     """
-    if prompt is None:
-      return self.states @ self.hmm.emission_matrix
-    start = self.hmm.initial_probs
-    states = self.states * ((prompt[0] * start) @ self.hmm.transition_matrix / start)
-    return normalised(states) @ self.hmm.emission_matrix
+    states = self.states
+    if prompt is not None:
+      start = self.hmm.initial_probs
+      reached = (prompt[0] * start) @ self.hmm.transition_matrix
+      states = normalised(states * (reached / start))
+    return states @ self.hmm.emission_matrix
 
 
 def parts(settings: DegradationSettings) -> dict[str, Part]:
   """A part for each model and theorem."""
+  cases = {'exact': _exact, 'bert': _berts}
   return {
-    f'{model}-{theorem}': functools.partial(_part, model, theorem) for model in settings.models for theorem in THEOREMS
+    f'{name}-{theorem}': functools.partial(_part, cases[name], theorem)
+    for name in settings.models
+    for theorem in THEOREMS
   }
 
 
-def _part(name: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
+def _part(
+  cases: Callable[..., Iterable['Case']], theorem: str, s: DegradationSettings, key: Array, reporter: Reporter
+) -> list[Row]:
   """A record for each condition and HMM; for Theorem 3.6 also one of the control in the first condition."""
-  # Both models have the same problems.
   key_problems = jax.random.fold_in(key, THEOREMS[theorem])
-  keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
-  drawn = [draw(s, theorem, key_hmm) for key_hmm in keys]
+  drawn = [draw(s, theorem, jax.random.fold_in(key_problems, index)) for index in range(s.num_hmms)]
   records: list[Row] = []
-  cases = _exact if name == 'exact' else _berts
-  for condition, model, problems, frozen in cases(s, theorem, drawn, reporter):
-    by_kind = {'task': problems}
+  for case in cases(s, theorem, drawn, reporter):
+    kinds = {'task': case.problems}
     if theorem == '3.6' and not records:
-      by_kind['control'] = [about_other_states(s, problem) for problem in problems]
-    for kind, chosen in by_kind.items():
-      for index, row in enumerate(measure(s, model, chosen, frozen, key, reporter)):
-        records.append({'theorem': theorem, 'kind': kind, **condition, 'hmm': index, **row})
+      kinds['control'] = [about_other_states(s, problem) for problem in case.problems]
+    for kind, problems in kinds.items():
+      for index, row in enumerate(measure(s, case._replace(problems=problems), key, reporter)):
+        records.append({'theorem': theorem, 'kind': kind, **case.condition, 'hmm': index, **row})
   return records
 
 
-def _exact(
-  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], reporter: Reporter
-) -> Iterator[tuple[Row, MaskedLM, list[Problem], list[Any]]]:
-  """The exact G with errors on the HMM as it is, then with noise on each damaged HMM.
+# Problems of one HMM by the degree of its damage.
+_Degrees = dict[float, Problem]
 
-  Yields fields of records, the model, the problems, and for each the parameters of its model.
+
+class Case(NamedTuple):
+  """A model with an error, of each of several HMMs.
+
+  Attributes:
+    condition: fields of records.
+    model: of all HMMs.
+    problems: of each.
+    params: of the model, for each.
   """
-  model = NoisyModel(s.num_tokens, s.reach)
-  levels = {UNDAMAGED: {'noise': s.noise_levels, 'short_context': s.short_context_levels}}
-  for damage, degree in drawn[0]:
-    problems = [versions[damage, degree] for versions in drawn]
-    for error, kls in levels.get((damage, degree), {'noise': s.noise_beside}).items():
-      for kl in kls:
-        condition = {'damage': damage, 'degree': degree, 'error': error, 'level': kl}
-        yield condition, model, problems, [with_error(model, problem, error, kl) for problem in problems]
+
+  condition: Row
+  model: MaskedLM
+  problems: list[Problem]
+  params: list[Any]
 
 
-def _berts(
-  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], reporter: Reporter
-) -> Iterator[tuple[Row, MaskedLM, list[Problem], list[Any]]]:
-  """Yield the same for BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
+def _exact(s: DegradationSettings, theorem: str, drawn: list[_Degrees], _: Reporter) -> Iterator[Case]:
+  """The exact G with noise on the HMM as it is, then on each damaged HMM."""
+  model = degradation.NoisyModel(s.num_tokens)
+  for degree in drawn[0]:
+    problems = [degrees[degree] for degrees in drawn]
+    damage = DAMAGES[theorem] if degree else ''
+    for kl in s.noise_beside if degree else s.noise_levels:
+      condition = {'damage': damage, 'degree': degree, 'error': 'noise', 'level': kl}
+      yield Case(condition, model, problems, [noisy(model, problem, kl) for problem in problems])
+
+
+def _berts(s: DegradationSettings, theorem: str, drawn: list[_Degrees], reporter: Reporter) -> Iterator[Case]:
+  """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """
   model = pretraining.tuned_model(s.bert.model.module(s.num_tokens))
-  problems, steps = [versions[UNDAMAGED] for versions in drawn], s.bert.checkpoints
+  problems, steps = [degrees[0.0] for degrees in drawn], s.bert.checkpoints
   berts = [pretrained(s, problem, reporter) for problem in problems]
   if theorem == '3.6':
     problems, steps = [problem._replace(construction={}) for problem in problems], steps[-1:]
   for step in steps:
     condition = {'damage': '', 'degree': 0.0, 'error': 'bert', 'level': step}
-    yield condition, model, problems, [params[step] for params in berts]
+    yield Case(condition, model, problems, [params[step] for params in berts])
 
 
-def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Problem]:
-  """An HMM with a task, undamaged and with each damage; drawn again until all of these are balanced.
+def draw(s: DegradationSettings, theorem: str, key: Array) -> _Degrees:
+  """An HMM with a task, undamaged at degree 0 and at each degree of damage; drawn again until all are balanced.
 
   Every initial probability is above what the largest leak puts into a state, so that a threshold over the leak keeps
   it.
@@ -224,48 +220,43 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
     SettingsError: no draw is balanced.
     ValueError: no HMM is as well conditioned.
   """
-  sizes = Sizes({'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem], s.num_tokens, 2)
-  # No memory, so stationarity is not tested.
-  criteria = Criteria(Thresholds(support=0.0, rank=s.rank_threshold), tolerance=0.0, max_nodes=s.max_nodes)
+  num_states = s.num_states_3_3 if theorem == '3.3' else s.num_states_3_6
+  sizes = families.Sizes(num_states, s.num_tokens, num_classes=2)
   for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
-    drawn = families.draw(theorem, 'planted', key_draw, sizes, criteria, s.conditioning)
+    drawn = families.draw(theorem, 'planted', key_draw, sizes, _criteria(s), s.conditioning)
     if drawn.hmm.initial_probs.min() > max(s.leaks) / 2:
-      versions = _versions(s, theorem, drawn, criteria, key, key_text)
-      if all(problem.is_balanced(s) for problem in versions.values()):
-        return versions
+      degrees = _degrees(s, theorem, drawn, key, key_text)
+      if all(problem.is_balanced(s) for problem in degrees.values()):
+        return degrees
   raise SettingsError(f'max_draws is {s.max_draws}; valid is more: no HMM for Theorem {theorem} has balanced classes')
 
 
-def _versions(
-  s: DegradationSettings, theorem: str, drawn: StateProblem, criteria: Criteria, key: Array, key_text: Array
-) -> dict[Damage, Problem]:
-  """The problem itself, and made worse, each with text of its own HMM."""
-  hmm, mu, thresholds = drawn.hmm, drawn.task_weights, criteria.thresholds
-  inverted, reader = np.arange(hmm.num_states), np.zeros(hmm.num_tokens)
-  # Each HMM, and up to which probability its supports hold.
-  hmms = {UNDAMAGED: (hmm, 0.0)}
-  if theorem == '3.3':
-    for least in s.singular_values:
-      hmms['singular_value', least] = with_smallest_singular_value(hmm, least), 0.0
-  else:
-    witness = assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, criteria.max_nodes).witness
-    inverted = np.asarray(witness['essential_states'])
-    reader = recovery.mass_weights(hmm, inverted, thresholds)
-    for share in s.leaks:
-      leaked = leaking(hmm, witness['prompt_states'], inverted, share)
-      hmms['leak', share] = leaked, 1.01 * share / (hmm.num_states - len(inverted))
-  versions = {}
-  for damage, (damaged, support) in hmms.items():
-    over_leak = criteria._replace(thresholds=thresholds._replace(support=support))
-    built = theorems.construct(
-      theorem, StateProblem(damaged, np.asarray(damaged.initial_probs), mu), s.length, over_leak
-    )
-    tokens = sample_corpus(key_text, batched_tuning.float32(damaged), s.num_train + s.num_test, s.length)
-    inputs = np.asarray(tasks.hide(tokens, s.num_tokens))
-    states = tasks.hidden_state_probs(damaged, inputs)
-    versions[damage] = Problem(key, damaged, mu, built, inverted, reader, inputs, states)
-  return versions
+def _criteria(s: DegradationSettings, support: float = 0.0) -> theorems.Criteria:
+  # No memory, so stationarity is not tested.
+  return theorems.Criteria(Thresholds(support, s.rank_threshold), tolerance=0.0, max_nodes=s.max_nodes)
+
+
+def _degrees(s: DegradationSettings, theorem: str, drawn: StateProblem, key: Array, key_text: Array) -> _Degrees:
+  """The problem by the degree of its damage, each with text of its own HMM."""
+  found = theorems.finding(theorems.ON_EMISSIONS[theorem], drawn, _criteria(s))
+  # All, or H*.
+  inverted = np.asarray(found.witness.get('essential_states', np.arange(drawn.hmm.num_states)))
+  problems = {}
+  for degree in (0.0, *(s.singular_values if theorem == '3.3' else s.leaks)):
+    # Up to this probability supports hold.
+    hmm, support = drawn.hmm, 0.0
+    if theorem == '3.6':
+      hmm = degradation.leaking(hmm, found.witness['prompt_states'], inverted, degree)
+      support = 1.01 * degree / (hmm.num_states - len(inverted))
+    elif degree:
+      hmm = degradation.with_smallest_singular_value(hmm, degree)
+    task = StateProblem(hmm, np.asarray(hmm.initial_probs), drawn.task_weights)
+    built = theorems.construct(theorem, task, s.length, _criteria(s, support))
+    inputs, _ = tasks.draw_texts(key_text, hmm, s.num_train + s.num_test, 0, s.length)
+    states = tasks.hidden_state_probs(hmm, inputs)
+    problems[degree] = Problem(key, hmm, task.task_weights, built, inverted, np.asarray(inputs), states)
+  return problems
 
 
 def about_other_states(s: DegradationSettings, problem: Problem) -> Problem:
@@ -273,10 +264,11 @@ def about_other_states(s: DegradationSettings, problem: Problem) -> Problem:
 
   Raises SettingsError if no draw of mu is balanced.
   """
-  rng, others = generator(problem.key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
+  rng = generator(problem.key)
+  others = np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
   for _ in range(s.max_draws):
-    mu = np.zeros_like(problem.task_weights)
     chosen = rng.choice(others, len(problem.inverted_states), replace=False)
+    mu = np.zeros_like(problem.task_weights)
     mu[:, chosen] = rng.standard_normal((len(mu), len(chosen)))
     control = problem._replace(task_weights=mu, construction={})
     if control.is_balanced(s):
@@ -284,13 +276,10 @@ def about_other_states(s: DegradationSettings, problem: Problem) -> Problem:
   raise SettingsError(f'max_draws is {s.max_draws}; valid is more: no mu on states outside H* has balanced classes')
 
 
-def with_error(model: NoisyModel, problem: Problem, error: str, kl: float) -> Noisy:
-  """The noisy model's parameters with an error of this KL, or all of the error if that has less."""
-  # The noise of an HMM is the same at each level.
-  salt = np.asarray(jax.random.bits(problem.key, (), 'uint32'))
-  is_noise = np.asarray(error == 'noise', np.float32)
-  whole = Noisy(batched_tuning.float32(problem.hmm), is_noise, salt, forgetting=1 - is_noise)
-  return with_kl(model, whole, problem.inputs, problem.ideal_after(None), kl)
+def noisy(model: degradation.NoisyModel, problem: Problem, kl: float) -> degradation.Noisy:
+  """The noisy model's parameters with noise of this KL; the noise of an HMM is the same at each level."""
+  params = degradation.Noisy(problem.hmm, np.ones((), np.float32), jax.random.bits(problem.key, (), 'uint32'))
+  return degradation.with_kl(model, params, problem.inputs, problem.ideal_after(None), kl)
 
 
 def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> dict[int, Any]:
@@ -298,81 +287,72 @@ def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> 
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
   key_text, key_init, key_steps = jax.random.split(problem.key, 3)
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
-  state, hmm = init(key_init), batched_tuning.float32(problem.hmm)
-  corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
+  state = init(key_init)
+  documents = sample_corpus(key_text, problem.hmm, b.num_documents, b.document_length)
+  corpus = jax.device_put(documents, state.step.sharding)
   call = lambda state: train_steps(state, corpus, key_steps)
   return dict(pretraining.along(call, state, b.checkpoints, b.steps_per_call, reporter))
 
 
-def measure(
-  s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
-) -> list[Row]:
+def measure(s: DegradationSettings, case: Case, key: Array, reporter: Reporter) -> list[Row]:
   """Train a head and a prompt for each problem, predict behind each prompt, and return the record of each."""
-  params, tuners = batched_tuning.stacked(frozen), batched_tuning.tuners(model, s)
-  inputs = np.stack([problem.inputs for problem in problems])
-  labels = np.stack([problem.labels for problem in problems])
-
-  def trained(name: str, features: np.ndarray) -> tuple[Any, Any]:
-    data = params, features[:, : s.num_train], labels[:, : s.num_train]
-    return batched_tuning.train(
-      tuners[name], s.tuning.schedule(s.num_train), *data, key, f'{name} on {model.name}', reporter
-    )
-
-  probs = {'without': batched_tuning.features(tuners['head'], params, inputs)}
-  _, of_head = trained('head', probs['without'])
-  start, end = trained('prompt', inputs)
-  # What each prompt is read with: its trainables.
-  by_prompt = {'start': start, 'trained': end}
+  problems, given = case.problems, dict[str, np.ndarray]()
   if 'prompt' in problems[0].construction:
-    built = np.stack([problem.construction['prompt'] for problem in problems])
-    by_prompt['built'] = {**end, 'prompt': built[:, None].astype(np.float32)}
-  for name, trainables in by_prompt.items():
-    probs[name] = batched_tuning.prompted(tuners['prompt'], trainables, params, inputs)
-  # Each problem has one task.
-  heads = jax.tree.map(lambda leaf: leaf[:, 0], {'trained_head': of_head['head'], 'trained_prompt': end['head']})
-  rows = []
-  for index, problem in enumerate(problems):
-    own_probs, own_heads = jax.tree.map(lambda leaf: np.float64(leaf[index]), (probs, heads))  # noqa: B023
-    rows.append(_row(s, problem, own_probs, own_heads))
-  return rows
+    given['built'] = np.array([problem.construction['prompt'] for problem in problems], np.float32)
+  inputs = np.stack([problem.inputs for problem in problems])
+  labels = np.stack([problem.labels[: s.num_train] for problem in problems])
+  prompt = Prompt(s.prompt_length, s.prompt_scale)
+  found = batched_tuning.tuned(case.model, prompt, s.tuning, case.params, inputs, labels, given, key, reporter)
+  return [_row(s, problem, *of_problem) for problem, of_problem in zip(problems, found)]
 
 
-def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
+def _row(s: DegradationSettings, problem: Problem, probs: Probs, heads: Heads) -> Row:
   """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
-  train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
-  # Theorem 3.3 reads G without a prompt.
-  read = {'built': probs['without'], **probs}
-  if problem.construction:
-    head, columns = problem.construction['head'], np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
-    errors = (read['built'] - problem.ideal_after(problem.construction.get('prompt')))[train]
+  train, test = slice(s.num_train), slice(s.num_train, None)
+  labels, inverted = problem.labels, problem.inverted_states
+
+  def accuracy(head: LinearHead, prompt: str) -> float:
+    scores = probs[prompt][test] @ head.weights + head.bias
+    return float((scores.argmax(-1) == labels[test]).mean())
+
+  accuracies = {'trained_head': accuracy(heads['without'], 'without')}
+  accuracies['trained_prompt'] = accuracy(heads['trained'], 'trained')
+  for name, prompt in CONVERGED.items():
+    if prompt in probs:
+      found = converged_head(probs[prompt][train], labels[train], num_classes=2, **vars(s.converged))
+      accuracies[name] = accuracy(found.head, prompt)
+  if built := problem.construction:
+    # Theorem 3.3 has no prompt.
+    prompt = 'built' if 'built' in probs else 'without'
+    errors = probs[prompt] - problem.ideal_after(built.get('prompt'))
+    columns = np.asarray(problem.hmm.emission_matrix)[inverted].T
     # The covariance of errors has the ridge of the converged heads, in units of its mean diagonal.
-    heads = {**heads, 'construction': head, 'weighted': weighted_head(head, columns, errors, s.converged.ridge)}
-  accuracy = {}
-  for name, reads in READS.items():
-    if name.startswith('converged') and reads in probs:
-      heads[name] = converged_head(probs[reads][train], labels[train], num_classes=2, **vars(s.converged)).head
-    if name in heads:
-      scores = read[reads][test] @ heads[name].weights + heads[name].bias
-      accuracy[name] = float((scores.argmax(-1) == labels[test]).mean())
-  behind = {name: of[test] for name, of in probs.items() if name != 'built' and problem.reader.any()}
+    weighted = degradation.weighted_head(built['head'], columns, errors[train], s.converged.ridge)
+    accuracies['construction'] = accuracy(built['head'], prompt)
+    accuracies['weighted'] = accuracy(weighted, prompt)
+  mass = {}
+  if len(inverted) < problem.hmm.num_states:
+    reader = recovery.mass_weights(problem.hmm, inverted, _criteria(s).thresholds)
+    mass = {name: float((probs[name][test] @ reader).mean()) for name in ('without', 'start', 'trained')}
   return {
-    'kl': mean_kl(problem.ideal_after(None), probs['without']),
+    'kl': degradation.mean_kl(problem.ideal_after(None), probs['without']),
     'majority_accuracy': float(tasks.majority_accuracy(labels[train], labels[test])),
-    'accuracy': accuracy,
-    'mass': {name: float((of @ problem.reader).mean()) for name, of in behind.items()},
+    'accuracy': accuracies,
+    'mass': mass,
   }
 
 
 def prepared(records: pd.DataFrame) -> pd.DataFrame:
   """The records with their `perturbation` in words: the damage of the HMM if there is one, otherwise the error of G."""
+  damage = records['damage'] + records['degree'].map(' {:g}'.format)
   error = records['error'].replace('bert', 'BERT steps')
-  damage = records['damage'] + ' ' + records['degree'].map('{:g}'.format)
-  return records.assign(perturbation=error.where(records['damage'] == '', damage).str.replace('_', ' '))
+  perturbation = error.where(records['damage'] == '', damage)
+  return records.assign(perturbation=perturbation.str.replace('_', ' '))
 
 
 def accuracies(records: pd.DataFrame) -> pd.DataFrame:
   """Accuracies in percent on the theorems' tasks, a row for each condition and HMM, a column for each reader."""
-  own = select(prepared(records), kind='task').set_index([*_CONDITION, 'hmm'])
+  own = select(prepared(records), kind='task').set_index([*_RUN, *_CONDITION, 'hmm'])
   shares = pd.DataFrame(list(own['accuracy']), own.index, [*READERS]).rename(columns=READERS)
   return 100 * shares.rename_axis(columns='reader').assign(majority=own['majority_accuracy'])
 
@@ -381,7 +361,7 @@ def masses(records: pd.DataFrame) -> pd.DataFrame:
   """Masses on H* in percent, of models with a control: a row for each HMM, a column for each prompt."""
   whole = select(prepared(records), theorem='3.6', damage='').set_index([*_MODEL, 'hmm', 'kind'])
   by_kind = pd.DataFrame(list(whole['mass']), whole.index).unstack('kind')[[*PROMPTS]].dropna()
-  return 100 * by_kind.set_axis(pd.Index(PROMPTS.values(), name='prompt'), axis=1)
+  return 100 * by_kind.set_axis([*PROMPTS.values()], axis=1)
 
 
 def tables(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Table]:
@@ -407,43 +387,23 @@ def _tested(values: pd.DataFrame, pairs: Iterable[str], rows: list[str]) -> pd.D
 
 
 def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Figure]:
-  """Accuracy against the error of the model for each theorem, and the mass on H* behind each prompt."""
-  same: dict[str, Any] = dict(unit=['hmm'], over='HMMs', cell=interval, panel='panel')
-  of_caption = records[['experiment', 'scale', 'seed']].iloc[0]
+  """Accuracy against the error of the model for each theorem."""
   shown = accuracies(records)[[*_STYLES]].stack().rename('accuracy').reset_index()
   shown = shown[shown['perturbation'].isin(['noise', 'BERT steps'])]
-  shown = shown.assign(**of_caption, panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation'])
-  mass = masses(records).stack().rename('mass').reset_index()
-  mass = mass.assign(
-    **of_caption,
-    panel=mass['perturbation'] + ' = ' + mass['level'].map('{:g}'.format),
-    prompt=mass['prompt'].str.replace(' ', '\n', n=1),
+  drawn = figures_lib.lines(
+    shown.assign(panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation']),
+    settings.figure,
+    'Accuracy on a model with an error',
+    x='level',
+    by='reader',
+    unit=['hmm'],
+    over='HMMs',
+    style=lambda name: dict(label=name, **_STYLES[name]),
+    xlabel='KL(G || model) at the [MASK] in nats; of a BERT, steps',
+    cell=interval,
+    panel='panel',
   )
-  drawn = {
-    'degradation': figures_lib.lines(
-      shown,
-      settings.figure,
-      'Accuracy on a model with an error',
-      x='level',
-      by='reader',
-      style=lambda name: dict(label=name, **_STYLES[name]),
-      xlabel='KL(G || model) at the [MASK] in nats; of a BERT, steps',
-      **same,
-    ),
-    'mass': figures_lib.lines(
-      mass,
-      settings.figure,
-      'Posterior mass on H* behind each prompt',
-      x='prompt',
-      by='panel',
-      field='mass',
-      style=lambda name: dict(label=f'_{name}', color='#CC79A7', marker='P', linestyle='none'),
-      xlabel='prompt',
-      ylabel='posterior mass (%)',
-      **same,
-    ),
-  }
-  return {name: figure for name, figure in drawn.items() if figure}
+  return {'degradation': drawn} if drawn else {}
 
 
 STUDY = Study(in_parts(parts), tables, figures)

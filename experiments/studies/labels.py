@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib, grid_tables
 from experiments.analysis.statistics import holm, Interval, interval, LEVEL, outcome, percent
-from experiments.analysis.tables import by_unit, format_number, means, Row, Table, table
+from experiments.analysis.tables import by_unit, format_number, geometric, means, Row, Table, table
 from experiments.settings.grid import Settings
 from experiments.settings.methods import NONE
 from experiments.studies import grids
@@ -150,11 +150,7 @@ def _end_points(best: pd.DataFrame) -> dict[tuple[str, int], Interval]:
 
 def _shown(name: str, found: Interval) -> str:
   """An interval in words; of logarithms that of the ratio."""
-  low, high = found.ends
-  if name != _RATIO:
-    return str(found)
-  mean = f'{np.exp(found.mean):.2g}'
-  return mean if np.isnan(low) else f'{mean} [{np.exp(low):.2g}, {np.exp(high):.2g}]'
+  return geometric(found) if name == _RATIO else str(found)
 
 
 STUDY = grids.STUDY._replace(tables=tables, figures=figures)

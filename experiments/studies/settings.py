@@ -81,6 +81,8 @@ class PretrainedSettings(MlmSettings):
 class DegradationSettings(Experiment):
   """The imperfect models that constructions, trained heads and prompts are tested on, and the training."""
 
+  gone = ('reach', 'short_context_levels')
+
   models: tuple[str, ...] = setting('models to test: a perturbed exact G, or a BERT', choices=('exact', 'bert'))
   num_hmms: int = setting('number of HMMs for each theorem')
   num_states_3_3: int = setting('number of hidden states |H| for Theorem 3.3', least=2)
@@ -95,8 +97,6 @@ class DegradationSettings(Experiment):
   largest_majority: float = setting('largest share of a class; other tasks are redrawn', above=0.5, below=1)
   max_draws: int = setting('maximum draws of a task')
   noise_levels: tuple[float, ...] = setting('KL(G || noisy G) at the [MASK] in nats', least=0)
-  short_context_levels: tuple[float, ...] = setting('KL of G mixed with G of a short context in nats')
-  reach: int = setting('tokens on each side in the short context')
   noise_beside: tuple[float, ...] = setting('KL of the noise beside a nearly singular W and a leak in nats', least=0)
   singular_values: tuple[float, ...] = setting('smallest singular values of W')
   leaks: tuple[float, ...] = setting('probabilities that B leaves H*', below=1)

@@ -4,7 +4,6 @@ The theorems do not apply here; `experiments/studies/degradation.py` measures wh
 """
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import jax
@@ -17,9 +16,12 @@ import scipy.special
 from hmm_jax._support.float64 import float64, positive_or_one
 from hmm_jax.distributions.hmm import Distribution, HMM
 from hmm_jax.models.model import at_positions, ExactModel, MaskedLM, Positions, prepend, token_probs
+from hmm_jax.theory.enumeration import normalised
 from hmm_jax.tuning.heads import LinearHead
 
 _TINY = np.finfo(np.float32).tiny
+# Noise of this scale leaves little of G.
+_LARGEST_SCALE = 30.0
 
 
 class Noisy(NamedTuple):
@@ -29,29 +31,23 @@ class Noisy(NamedTuple):
     distribution: an `HMM` or a `MemoryHMM`, whose G is made noisy.
     scale: [], the standard deviation of the noise on log-probabilities.
     salt: [] uint32, the seed of the noise.
-    forgetting: [], f from 0 to 1, the weight of Q, which sees the nearest positions alone.
   """
 
   distribution: Distribution
   scale: Array | np.ndarray
   salt: Array | np.ndarray
-  forgetting: Array | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class NoisyModel(MaskedLM):
-  """The exact model with predictions proportional to ((1 - f) G + f Q) exp(scale z); parameters are `Noisy`.
+  """The exact model with predictions proportional to G exp(scale z); parameters are `Noisy`.
 
   z is iid standard normal, a fixed function of the whole embedded input, prompt included. So the model is
-  deterministic, as a pretrained one is, but has no pattern that a head or prompt could learn: gradients see the mixture
-  alone. For small scales KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
-
-  Q is G given the nearest positions alone, Q_i = P[X_i | X_j with 0 < |j - i| <= reach], and f is `forgetting`: a
-  structured error, like that of an early checkpoint, which learns short contexts first.
+  deterministic, as a pretrained one is, but has no pattern that a head or prompt could learn: gradients see G alone.
+  For small scales KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
   """
 
   num_tokens: int
-  reach: int
 
   name = 'noisy'
   prompt_space = ExactModel.prompt_space
@@ -61,53 +57,39 @@ class NoisyModel(MaskedLM):
 
   def predict(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
     ideal = self._exact.predict(params.distribution, embeddings, positions)
-    return _noisy(params, ideal, self._nearby(params, embeddings, positions), embeddings, positions)
+    return _noisy(params, ideal, embeddings, positions)
 
   def predict_prompted(
     self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
   ) -> Array:
-    """Override as fast as `ExactModel`'s if `positions` is the numpy array [P], the first text position."""
+    """Override as fast as `ExactModel`'s."""
+    ideal = self._exact.predict_prompted(params.distribution, prompts, tokens, positions, place)
     embeddings = prepend(prompts, self.embed(params, tokens), place)
-    first = prompts.shape[-2]
-    if place or not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
-      return self.predict(params, embeddings, positions)
-    predict = functools.partial(self._exact.predict_prompted, params.distribution)
-    is_near = np.arange(first) >= first - self.reach
-    nearby = predict(jnp.where(is_near[:, None], prompts, 1), tokens[:, : 1 + self.reach], positions)
-    return _noisy(params, predict(prompts, tokens, positions), nearby, embeddings, positions)
+    return _noisy(params, ideal, embeddings, positions)
 
   @property
   def _exact(self) -> ExactModel:
     return ExactModel(self.num_tokens)
 
-  def _nearby(self, params: Noisy, embeddings: Array, positions: Positions) -> Array:
-    """Q [..., Q, V] at `positions` of embeddings [..., T, E]."""
-    times = jnp.arange(embeddings.shape[-2])
-    read = times if positions is None else positions
-    is_near_QxT = jnp.abs(read[..., None] - times) <= self.reach
-    alone = jnp.where(is_near_QxT[..., None], embeddings[..., None, :, :], 1)
-    probs_QxTxV = self._exact.predict(params.distribution, alone)
-    read = jnp.broadcast_to(read, probs_QxTxV.shape[:-2])
-    return at_positions(probs_QxTxV, read[..., None])[..., 0, :]
 
-
-def _noisy(params: Noisy, ideal: Array, nearby: Array, embeddings: Array, positions: Positions) -> Array:
-  """G and Q [..., Q, V] at `positions` of embeddings [..., T, E], mixed and made noisy."""
-  probs = (1 - params.forgetting) * ideal + params.forgetting * nearby
-  noise = lax.stop_gradient(_noise(params.salt, embeddings, ideal.shape[-1]))
-  noisy = probs * jnp.exp(params.scale * at_positions(noise, positions))
+def _noisy(params: Noisy, ideal: Array, embeddings: Array, positions: Positions) -> Array:
+  """G [..., Q, V] at `positions` of embeddings [..., T, E], made noisy."""
+  noise = at_positions(_noise(params.salt, embeddings, ideal.shape[-1]), positions)
+  noisy = ideal * jnp.exp(params.scale * lax.stop_gradient(noise))
   return jnp.divide(noisy, positive_or_one(noisy.sum(-1, keepdims=True)))
 
 
 def _noise(salt: Array | np.ndarray, embeddings: Array, num_tokens: int) -> Array:
   """Standard normal numbers [..., T, V] decided by the bits of each embedded sequence [..., T, E] and the salt."""
+  *batch, length, size = embeddings.shape
   bits = lax.bitcast_convert_type(embeddings.astype(jnp.float32), jnp.uint32)
-  bits = bits.reshape(bits.shape[:-2] + (-1,))
+  bits = bits.reshape(-1, length * size)
   # An odd multiplier for each place, and a mixing of high bits into low ones before it.
-  places = jax.random.bits(jax.random.key(0), bits.shape[-1:], jnp.uint32) | 1
-  hashed = ((bits ^ (bits >> 15)) * places).sum(-1, dtype=jnp.uint32) ^ salt
-  keys, shape = jax.vmap(jax.random.key)(hashed.reshape(-1)), (embeddings.shape[-2], num_tokens)
-  return jax.vmap(lambda key: jax.random.normal(key, shape))(keys).reshape(*hashed.shape, *shape)
+  places = jax.random.bits(jax.random.key(0), bits.shape[1:], jnp.uint32) | 1
+  mixed = bits ^ (bits >> 15)
+  seeds = (mixed * places).sum(-1, dtype=jnp.uint32) ^ salt
+  draw = lambda seed: jax.random.normal(jax.random.key(seed), (length, num_tokens))
+  return jax.vmap(draw)(seeds).reshape(*batch, length, num_tokens)
 
 
 def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
@@ -145,33 +127,28 @@ def mean_kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
   return float(scipy.special.rel_entr(ideal_nxV, np.maximum(probs_nxV, _TINY)).sum(-1).mean())
 
 
-def with_kl(model: NoisyModel, whole: Noisy, tokens: np.ndarray, ideal_nxV: np.ndarray, kl: float) -> Noisy:
-  """A share of an error, at which the mean KL(G || model) is `kl` nats, or the largest share if that has less.
+def with_kl(model: NoisyModel, params: Noisy, tokens: np.ndarray, ideal_nxV: np.ndarray, kl: float) -> Noisy:
+  """The parameters with a scale of noise at which the mean KL(G || model) is `kl` nats; at most 30.
 
   Args:
     model: whose first prediction counts.
-    whole: its parameters with noise of scale 1 or a forgetting of 1, the other 0. The largest share of noise is 30,
-      which leaves little of G; that of forgetting is 1.
+    params: with scale 1.
     tokens: [n, T].
     ideal_nxV: G at the first token.
     kl: at least 0.
   """
-  probs = np.float64(token_probs(model, whole, tokens, np.array([0]))[:, 0])
+  probs = np.float64(token_probs(model, params, tokens, np.array([0]))[:, 0])
   ratios = np.maximum(probs, _TINY) / np.maximum(ideal_nxV, _TINY)
 
-  def excess(share: float) -> float:
-    if whole.forgetting:
-      return mean_kl(ideal_nxV, (1 - share) * ideal_nxV + share * probs) - kl
-    noisy = ideal_nxV * ratios**share
-    return mean_kl(ideal_nxV, noisy / noisy.sum(-1, keepdims=True)) - kl
+  def excess(scale: float) -> float:
+    return mean_kl(ideal_nxV, normalised(ideal_nxV * ratios**scale)) - kl
 
-  share = 1.0 if whole.forgetting else 30.0
+  scale = _LARGEST_SCALE
   if kl == 0:
-    share = 0.0
-  elif excess(share) > 0:
-    share = scipy.optimize.brentq(excess, 0.0, share, xtol=1e-9)
-  scale, forgetting = (np.asarray(share * size, np.float32) for size in (whole.scale, whole.forgetting))
-  return whole._replace(scale=scale, forgetting=forgetting)
+    scale = 0.0
+  elif excess(scale) > 0:
+    scale = scipy.optimize.brentq(excess, 0.0, scale, xtol=1e-9)
+  return params._replace(scale=np.asarray(scale, np.float32))
 
 
 def weighted_head(head: LinearHead, columns_VxS: np.ndarray, errors_nxV: np.ndarray, ridge: float) -> LinearHead:

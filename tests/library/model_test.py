@@ -20,7 +20,7 @@ MASK = V
 EXACT = ExactModel(V)
 HIDDEN = float32_hmm(0, H, V)
 MODELS = {
-  'noisy': (NoisyModel(V, reach=1), Noisy(HIDDEN, jnp.float32(0.3), jnp.uint32(1), jnp.float32(0.4))),
+  'noisy': (NoisyModel(V), Noisy(HIDDEN, jnp.float32(0.3), jnp.uint32(1))),
   'bert': (BertModel(SMALLEST), random_params(SMALLEST, 1)),
 }
 TOKENS = np.int32([[[0, MASK, 2]], [[1, 1, MASK]]])
