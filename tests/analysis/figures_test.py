@@ -1,5 +1,7 @@
 """Figures draw what the records say: values, labels and intervals, nothing clipped, in colours that are told apart."""
 
+import dataclasses
+
 from figures_cases import (
   figure_settings,
   lines_by_label,
@@ -14,6 +16,7 @@ import scipy.stats
 
 from experiments.analysis import grid_figures, grid_tables
 from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS
 
 
 def _figure(draw, records, settings=figure_settings()):  # noqa: B008
@@ -99,3 +102,35 @@ def test_bins_are_averaged_by_the_share_of_positions():
   line, _ = axes.lines  # The other is at uniform weights.
   np.testing.assert_allclose(line.get_data(), [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]])
   np.testing.assert_allclose((axes.collections[0].get_sizes() - 16) / 300, [(0.3 + 0.1) / 2, 0.7 / 2])
+
+
+def test_nothing_is_clipped():
+  """The limits hold every mark and interval, and no interval or tick is past 100 percent."""
+  wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]
+  figure, axes, _ = _drawn(grid_figures.figure_3_left, wide)
+  figure.draw_without_rendering()
+  for panel in figure.axes:
+    points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in panel.lines])
+    # The mark of |H| = |X| runs from edge to edge.
+    assert all(panel.bbox.padded(1).contains(*point) for point in points)
+  assert max(axes.get_yticks()) <= max(top for _, top in _bars(axes)) == 100 < axes.get_ylim()[1]
+
+
+def test_points_of_the_paper_stand_at_their_sizes():
+  """Also at a size that we do not have. No method has their marker, so that grey tells them from ours."""
+  settings = dataclasses.replace(figure_settings(), paper_overlay=True)
+  _, _, lines = _drawn(grid_figures.figure_3_left, prompt_records(), settings)
+  (line,) = (line for label, line in lines.items() if label.startswith('head, the paper'))
+  assert line.get_marker() not in {method.marker for method in METHODS.values()}
+  accuracies = grid_tables.paper('left', 'head', 'small')
+  drawn = dict(zip(np.round(line.get_xdata(), 9), line.get_ydata()))
+  for size in (4, 8, 10, 15, 30):
+    assert drawn[round(np.log(size), 9)] == accuracies[size]
+
+
+def test_methods_are_drawn_apart():
+  """No two that are trained have one colour, nor both one marker and one dash, which grey leaves."""
+  drawn = [method for method in METHODS.values() if method.has_schedule and 'restarts' not in method.settings]
+  assert (
+    len({method.colour for method in drawn}) == len({(method.marker, method.dash) for method in drawn}) == len(drawn)
+  )

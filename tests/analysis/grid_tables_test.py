@@ -1,5 +1,7 @@
 """The tables of a grid: means, differences and gaps, by what the records have."""
 
+import time
+
 from figures_cases import MEMORIES, memory_records, prompt_records, record, table_records, VANILLAS
 import numpy as np
 from pandas import DataFrame as frame
@@ -119,3 +121,15 @@ def test_the_table_compares_memory_with_vanilla():
   for row, test in zip(_rows('texts', memory_records()), tests, strict=True):
     low, high = test.confidence_interval()
     assert row['difference'] == f'{(low + high) / 2:.1f} ± {(high - low) / 2:.1f}'
+
+
+def test_the_tables_of_a_sweep_take_time_linear_in_its_points():
+  """400 points take a second; comparing all methods on all models at each took 80."""
+  rows = frame([row for row in prompt_records() if row['num_states'] == 10])
+  points = frame({'prompt.length': range(20)}).merge(
+    frame({'pretrain.learning_rate': np.arange(20) / 1000}), how='cross'
+  )
+  begun = time.process_time()
+  found = _tables(points.merge(rows, how='cross'))
+  assert [len(found[name].frame) for name in ('accuracy', 'contrasts')] == [400, 400]
+  assert time.process_time() - begun < 5

@@ -74,3 +74,8 @@ def test_states_past_those_written_out():
   big = random_hmm(jax.random.key(1), 70, 5, transition_temperature=0.5)
   hmms, rows = jax.tree.map(lambda x: jnp.stack([x, x]), big), np.float32(RNG.uniform(0.1, 1, (2, 3, 70)))
   assert_close(jax.vmap(forward_backward)(hmms, rows), forward_backward(big, rows))
+
+
+def test_second_derivatives_are_refused():
+  with pytest.raises(TypeError, match='one reverse-mode derivative'):
+    jax.hessian(lambda rows: objective(ONE, rows))(ROWS[0, 0])
