@@ -43,15 +43,16 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   """The plan on record; of records from before plans were recorded, that of the shipped config.
 
-  A process or labels of the user's own have no other plan than one of their own.
+  Beside a process or labels of the user's own a shipped plan has only end points at sizes that the shipped grid lacks.
   """
   program = config_lib.shipped(settings.experiment)
   if settings.scale not in config_lib.scales(program):
     return settings.plan
-  plan = config_lib.from_config(config_lib.at_scale(program, settings.scale), {settings.experiment: Settings}).plan
-  if config_lib.has_own_text(settings):
-    return settings.plan if settings.plan != plan else ()
-  return settings.plan or plan
+  shipped = config_lib.from_config(config_lib.at_scale(program, settings.scale), {settings.experiment: Settings})
+  plan = settings.plan or shipped.plan
+  if plan != shipped.plan or not config_lib.has_own_text(settings):
+    return plan
+  return tuple(point for point in plan if point.num_states and not {*point.num_states} & {*shipped.num_states})
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
