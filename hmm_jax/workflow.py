@@ -315,7 +315,8 @@ class DownstreamTask(NamedTuple):
     hmm, weights = arguments.distribution(hmm), self.task_weights
     inputs = _inputs(hmm, self)
     if callable(weights):
-      return inputs, _labels(weights, inputs, tasks.rule_probs(hmm, inputs, hidden=self.hidden))
+      posteriors = tasks.rule_probs(hmm, inputs, hidden=self.hidden)
+      return inputs, tasks.labelled(_refusing(weights), posteriors, inputs).labels
     weights = arguments.array('task_weights', weights)
     if self.inputs is not None and weights.ndim == 1:
       return inputs, weights
@@ -340,15 +341,18 @@ def _inputs(hmm: Distribution, task: DownstreamTask) -> np.ndarray:
   return np.asarray(inputs)
 
 
-def _labels(rule: tasks.LabelRule, inputs: np.ndarray, posteriors: np.ndarray) -> np.ndarray:
-  """The labels [n] of a user's function."""
-  try:
-    labels = rule(inputs, posteriors)
-  except Exception as error:
-    raised = f'which raised {type(error).__name__}: {error}'
-    valid = f'a function from texts {inputs.shape} and posteriors {posteriors.shape} to labels [{len(inputs)}]'
-    raise ValueError(f'labels are {reprlib.repr(rule)}, {raised}; valid is {valid}') from error
-  return tasks.checked_labels(labels, len(inputs))
+def _refusing(rule: tasks.LabelRule) -> tasks.LabelRule:
+  """A user's function, whose errors become a ValueError that names it."""
+
+  def labels(inputs: np.ndarray, posteriors: np.ndarray) -> Any:
+    try:
+      return rule(inputs, posteriors)
+    except Exception as error:
+      raised = f'which raised {type(error).__name__}: {error}'
+      valid = f'a function from texts {inputs.shape} and posteriors {posteriors.shape} to labels [{len(inputs)}]'
+      raise ValueError(f'labels are {reprlib.repr(rule)}, {raised}; valid is {valid}') from error
+
+  return labels
 
 
 @with_promotion

@@ -38,6 +38,10 @@ from hmm_jax.inference import arithmetic, passes
 # Batches on the host of at least so many texts are filled up to one of few sizes, of at most so many entries.
 _LEAST_FILLED, _MOST_FILLED = 8, 2**20
 
+# A pass of `passes`, and what is made of a distribution and the result of one.
+Run = Callable[..., Any]
+Finish = Callable[[Any, Any], Any]
+
 
 class Chain(Protocol):
   """A distribution as inference sees it: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
@@ -139,9 +143,7 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   return last_filtered(hmm, likelihoods)[0]
 
 
-def by_sequence(
-  run: Callable[..., Any], hmm: Chain, likelihoods: Array, finish: Callable[..., Any] | None = None
-) -> Any:
+def by_sequence(run: Run, hmm: Chain, likelihoods: Array, finish: Finish | None = None) -> Any:
   """The probabilities and the log-likelihood of a pass over each sequence of likelihoods [..., T, E].
 
   Its arrays [..., H, C, B] become [..., E]. With `finish`, a function of a module, `finish(hmm, result)`, a tree of
@@ -173,7 +175,7 @@ def _check_shape(hmm: Chain, likelihoods: Array) -> None:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
 
 
-def _in_programs(run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+def _in_programs(run: Run, hmm: Chain, rows_BxTxE: Array) -> Any:
   """The result of a pass over rows on the host, by as many programs as their evidence needs."""
   # A result that logarithms replace may be NaN.
   with jax.debug_nans(False):
@@ -188,25 +190,25 @@ def _in_programs(run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
 
 
 @functools.partial(float64.jit, static_argnames=('function', 'run'))
-def _program(function: Callable[..., Any], run: Callable[..., Any], hmm: Chain, rows_BxTxE: Array) -> Any:
+def _program(function: Callable[..., Any], run: Run, hmm: Chain, rows_BxTxE: Array) -> Any:
   """`_of_block` of arrays on the host."""
   return float64.in_float64(_of_block)(function, run, *_floats(hmm, rows_BxTxE))
 
 
 @functools.partial(float64.jit, static_argnames='finish')
-def _finished(finish: Callable[..., Any], hmm: Chain, result: Any) -> Any:
+def _finished(finish: Finish, hmm: Chain, result: Any) -> Any:
   """`finish(hmm, result)` of arrays on the host."""
   return finish(hmm, result)
 
 
 @functools.partial(float64.jit, static_argnames=('run', 'finish'))
-def _in_one_program(run: Callable[..., Any], finish: Callable[..., Any] | None, hmm: Chain, likelihoods: Array) -> Any:
-  """`_by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
+def _in_one_program(run: Run, finish: Finish | None, hmm: Chain, likelihoods: Array) -> Any:
+  """`by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
   _check_shape(hmm, likelihoods)
   rows_BxTxE = likelihoods.reshape(-1, *likelihoods.shape[-2:])
-  run = functools.partial(run, arithmetic.if_needed)
-  of_block = in_cache(functools.partial(_of_block, arithmetic.scaled_or_logarithmic, run))
-  result = with_batching_rule(of_block)(*_floats(hmm, rows_BxTxE))
+  certified = functools.partial(run, arithmetic.if_needed)
+  of_block = functools.partial(_of_block, arithmetic.scaled_or_logarithmic, certified)
+  result = with_batching_rule(in_cache(of_block))(*_floats(hmm, rows_BxTxE))
   result = jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
   return finish(hmm, result) if finish else result
 
