@@ -27,8 +27,7 @@ def smooth(
 ) -> tuple[tuple[Array, ...], Array, Array]:
   """The probabilities of a `Posterior`, [T, H, C, B] each, log-evidence [B], and where underflow does not matter."""
   _, log_evidence, predicted, c, filtered_probs = forward(ops, dtype, pi, A, rows)
-  both = (A.swapaxes(0, 1), pi, False), (A, ops.ones((), rows.dtype), True)
-  certified = _certified(certify, ops, log_evidence, c, rows, *both)
+  certified = _certified(certify, ops, log_evidence, A, rows, predicted, c)
   if certify is not by_evidence:
     # Elsewhere beta, at most 1 / evidence, could overflow: there the future counts as impossible, so that the result,
     # which logarithms replace, and its gradient stay finite.
@@ -42,8 +41,8 @@ def filter_to_end(
   certify: Certify, ops: Arithmetic, dtype: Any, pi: Any, A: Any, rows: Any
 ) -> tuple[Array, Array, Array]:
   """P[H_T | x_{1:T}] [H, C, B], the log-evidence [B], and where underflow does not matter."""
-  alpha, log_evidence, _, c, _ = forward(ops, dtype, pi, A, rows)
-  certified = _certified(certify, ops, log_evidence, c, rows, (A.swapaxes(0, 1), pi, False))
+  alpha, log_evidence, predicted, *_ = forward(ops, dtype, pi, A, rows)
+  certified = _certified(certify, ops, log_evidence, A, rows, predicted, None)
   return ops.decoded(alpha, dtype), log_evidence, certified
 
 
@@ -99,34 +98,43 @@ def scan(step: Callable[..., Any], start: Any, positions: Any, reverse: bool = F
 
 
 def _certified(
-  certify: Certify, ops: Arithmetic, log_evidence: Array, c: Array, rows: Array, *passes: tuple[Any, Any, bool]
+  certify: Certify, ops: Arithmetic, log_evidence: Array, A: Any, rows: Array, predicted: Array, c: Array | None
 ) -> Array:
-  """True where underflow does not matter in passes (matrix, first message, reverse), [B].
+  """True where underflow does not matter in the forward pass and in the backward pass, which has c if it runs, [B].
 
   Either the evidence is large, or no entry of a message is lost, so that each has the relative precision of a float.
   `certify` says when the second is computed, by the messages alone.
   """
-  log_evidence, c, rows = lax.stop_gradient((log_evidence, c, rows))
+  log_evidence, A, rows, predicted, c = lax.stop_gradient((log_evidence, A, rows, predicted, c))
   is_large = log_evidence >= ops.least_log_evidence
   if ops is not SCALED:
     return is_large
-  least = lambda x, axes: jnp.where(x > 0, x, jnp.inf).min(axes)
-
-  def keeps_all(matrix: Any, start: Any, reverse: bool) -> Array:
-    matrix, start = lax.stop_gradient((matrix, start))
-
-    def step(carry: Any, position: Any) -> Any:
-      message, low, high = carry
-      row, c_t = position
-      message = ops.matvec(matrix, ops.over(ops.times(message, row), c_t))
-      return (message, jnp.minimum(low, least(message, (0, 1))), jnp.maximum(high, message.max((0, 1)))), None
-
-    start = jnp.broadcast_to(start, rows.shape[1:])
-    first = start, least(start, (0, 1)), start.max((0, 1))
-    _, low, high = lax.scan(step, first, (rows, c), reverse=reverse)[0]
-    return (low * least(matrix, (0, 1)) * least(rows, (0, 1, 2)) > _LEAST) & (high < _MOST)
 
   def either() -> Array:
-    return is_large | jnp.isfinite(log_evidence) & jnp.stack([keeps_all(*each) for each in passes]).all(0)
+    low, high = _least(predicted), predicted.max((0, 1, 2))
+    if c is not None:
+      backward_low, backward_high = _backward_range(ops, A, rows, c)
+      low, high = jnp.minimum(low, backward_low), jnp.maximum(high, backward_high)
+    keeps_all = (low * _least(A[:, :, None]) * _least(rows) > _LEAST) & (high < _MOST)
+    return is_large | jnp.isfinite(log_evidence) & keeps_all
 
   return certify(is_large, either)
+
+
+def _backward_range(ops: Arithmetic, A: Array, rows: Array, c: Array) -> tuple[Array, Array]:
+  """The least entry but 0 and the largest of all beta_t, [B] each."""
+
+  def step(carry: Any, position: Any) -> Any:
+    beta, low, high = carry
+    row, c_t = position
+    beta = ops.matvec(A, ops.over(ops.times(beta, row), c_t))
+    return (beta, jnp.minimum(low, _least(beta[None])), jnp.maximum(high, beta.max((0, 1)))), None
+
+  ones = ops.ones(rows.shape[1:], rows.dtype)
+  _, low, high = lax.scan(step, (ones, ones[0, 0], ones[0, 0]), (rows, c), reverse=True)[0]
+  return low, high
+
+
+def _least(weights: Array) -> Array:
+  """The least entry but 0 over the first three axes."""
+  return jnp.where(weights > 0, weights, jnp.inf).min((0, 1, 2))
