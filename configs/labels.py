@@ -40,6 +40,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     'table',
     'window',
     'window_quadratic',
+    'tokens_ridge',
   )
   config.figure = base.figure(width=5.6, height=4.4)
   if scale == 'weak':

@@ -158,6 +158,7 @@ WAYS = {
   'masks_converged': Way(read=_marginals, fit=optimal_heads.whitened),
   'table': Way(read=token_readers.nearest, fit=_table, measures=_CHANGED),
   'tokens': Way(read=token_readers.nearest, fit=_logistic, measures=_CHANGED),
+  'tokens_ridge': Way(read=token_readers.one_hot, fit=optimal_heads.standardised),
   'window': Way(read=token_readers.nearest, fit=_window, measures=_CHANGED),
   # Pairs of more tokens have more features than there are labelled texts.
   'window_quadratic': Way(read=functools.partial(token_readers.nearest, most=3), fit=_pairs, measures=_CHANGED),

@@ -1,6 +1,6 @@
 """Readers of the tokens nearest the [MASK], without a model: a table, and logistic regression on one-hot tokens.
 
-Each reads at most 8 tokens, the fewest of best validation accuracy.
+Each reads at most 8 tokens, the fewest of best validation accuracy; `one_hot` has all of them.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,11 @@ _MOST_TOKENS = 8
 def nearest(job: Job, tuner: Tuner, most: int = _MOST_TOKENS) -> np.ndarray:
   """The tokens that are read, at most this many, [n, K], the nearest to the [MASK] first."""
   return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :most]
+
+
+def one_hot(job: Job, tuner: Tuner) -> np.ndarray:
+  """All tokens as one-hot rows side by side, [n, (T - 1) V], the nearest to the [MASK] first."""
+  return _one_hot(job, nearest(job, tuner, most=job.downstream.inputs.shape[1]))
 
 
 def table(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:

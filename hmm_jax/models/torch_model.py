@@ -40,7 +40,7 @@ def from_torch(
 
   Args:
     module: any; without `embed` and `predict` a language model of Hugging Face's transformers, masked or causal.
-    num_tokens: the number V of tokens. Ids 0 to V - 1 are the vocabulary, and [MASK], with which a causal text begins, is id V.
+    num_tokens: the number V of tokens. Ids 0 to V - 1 are tokens; [MASK], with which a causal text begins, is id V.
     embed: from ids [B, T] to embeddings [B, T, E]; the module's `get_input_embeddings()` if None.
     predict: from embeddings [B, T, E] to probabilities [B, T, V]; row i is the law of token i given all others, or
       given those before it alone, or of token i + 1 given those up to i. If None the softmax of the first V of the

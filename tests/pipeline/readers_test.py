@@ -41,6 +41,18 @@ def test_pairs_of_tokens_read_what_single_ones_do_not():
   assert accuracy(job) < 0.9 and accuracy(job._replace(method='window_quadratic')) == 1
 
 
+def test_a_ridge_on_all_tokens_reads_the_far_ones():
+  """Whether token 0 stands at most of the twenty positions at the end, of which a window of eight sees none."""
+  job = job_of('window', name='none', num_train=600)
+  far = (job.downstream.inputs[:, 20:] == 0).sum(1)
+  task = job.downstream.tasks[0]._replace(labels=(far > np.median(far)).astype(int))
+  # Near tokens are shuffled over texts: they tell nothing of those at the end.
+  shuffled = np.random.default_rng(0).permuted(job.downstream.inputs[:, 1:20], axis=0)
+  inputs = np.concatenate([job.downstream.inputs[:, :1], shuffled, job.downstream.inputs[:, 20:]], axis=1)
+  job = job._replace(downstream=job.downstream._replace(tasks=[task, task], inputs=inputs))
+  assert accuracy(job) < 0.7 and accuracy(job._replace(method='tokens_ridge')) > 0.85
+
+
 def test_readers_see_only_the_labels_that_are_asked_for():
   """The texts, the task and the test inputs stay; labels past the first twenty change no fit."""
   few, all_ = (job_of('tokens', num_labels=number).downstream for number in (20, 0))
