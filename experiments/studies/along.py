@@ -98,11 +98,13 @@ def _draw(steps: pd.DataFrame, settings: Settings, label: str, of_level: str) ->
   """The column `height` against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean `level`."""
   counts = steps.groupby('num_states')['trial'].nunique()
   figure, panels = figures_lib.panels(settings.figure, len(counts), sharex=True)
+  steps = steps.assign(share=100 * steps['gap_share'])
+  hollow = {'linestyle': '', 'markersize': 4, 'markerfacecolor': 'none'}
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
-      marks = rows.groupby(['trial', 'step'])[['gap_share', 'height']].mean()
-      look = figures_lib.style_of(method) | {'linestyle': '', 'markersize': 4, 'markerfacecolor': 'none'}
-      axes.plot(100 * marks['gap_share'], marks['height'], label=METHODS[method].label, **look)
+      marks = rows.groupby(['trial', 'step'])[['share', 'height']].mean()
+      look = figures_lib.style_of(method) | hollow
+      axes.plot('share', 'height', data=marks, label=METHODS[method].label, **look)
     axes.axhline(of_size['level'].mean(), color='0.45', linestyle='-.', label=of_level)
     axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.set_title(f'|H| = {size}')

@@ -298,21 +298,23 @@ def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> 
 def measure(s: DegradationSettings, case: Case, key: Array, reporter: Reporter) -> Row:
   """Train a head and a prompt on a problem; the record of all readers."""
   problem, test = case.problem, slice(s.num_train, None)
-  probs, trained = tuned(s, case, key, reporter)
+  probs, heads = tuned(s, case, key, reporter)
+  heads |= _fitted(s, problem, probs)
   labels, inverted = problem.labels, problem.inverted_states
-  accuracies, mass = {}, {}
-  for name, (head, prompt) in (trained | _fitted(s, problem, probs)).items():
-    scores = probs[prompt][test] @ head.weights + head.bias
-    accuracies[name] = float((scores.argmax(-1) == labels[test]).mean())
-  if len(inverted) < problem.hmm.num_states:
-    reader = recovery.mass_weights(problem.hmm, inverted, _criteria(s).thresholds)
-    mass = {name: float((probs[name][test] @ reader).mean()) for name in ('without', 'start', 'trained')}
-  return {
+  row: Row = {
     'kl': degradation.mean_kl(problem.ideal_after(None), probs['without']),
     'majority_accuracy': float(tasks.majority_accuracy(labels[: s.num_train], labels[test])),
-    'accuracy': accuracies,
-    'mass': mass,
+    'accuracy': {},
+    'mass': {},
   }
+  for name, (head, prompt) in heads.items():
+    scores = probs[prompt][test] @ head.weights + head.bias
+    row['accuracy'][name] = float((scores.argmax(-1) == labels[test]).mean())
+  if len(inverted) < problem.hmm.num_states:
+    reader = recovery.mass_weights(problem.hmm, inverted, _criteria(s).thresholds)
+    for prompt in ('without', 'start', 'trained'):
+      row['mass'][prompt] = float((probs[prompt][test] @ reader).mean())
+  return row
 
 
 def tuned(
@@ -345,12 +347,19 @@ def _trained(
   s: DegradationSettings, case: Case, tuner: Tuner, features: np.ndarray, key: Array, reporter: Reporter
 ) -> list[Any]:
   """What is trained, at the start and after each epoch."""
-  train, name = slice(s.num_train), f'{"prompt" if tuner.prompt else "head"} on {case.model.name}'
-  examples = tuner_lib.Examples(features[train], case.problem.labels[None, train], np.zeros(1, np.int32), [name])
+  name = f'{"prompt" if tuner.prompt else "head"} on {case.model.name}'
+  train = slice(s.num_train)
+  labels = case.problem.labels[None, train]
+  examples = tuner_lib.Examples(features[train], labels, np.zeros(1, np.int32), [name])
+  keys = key, jax.random.fold_in(key, 1)
   schedule = s.tuning.schedule(s.num_train)
-  states = tuner_lib.fit((key, jax.random.fold_in(key, 1)), tuner, schedule, case.params, examples)
-  trained = followed(states, schedule.num_epochs, name, reporter)
-  return [jax.device_get(jax.tree.map(lambda x: x[0], state.trainable)) for state, _ in trained]
+  states = tuner_lib.fit(keys, tuner, schedule, case.params, examples)
+  trained = []
+  for state, _ in followed(states, schedule.num_epochs, name, reporter):
+    # Of the one task.
+    trainable = jax.tree.map(lambda x: x[0], state.trainable)
+    trained.append(jax.device_get(trainable))
+  return trained
 
 
 def _fitted(
