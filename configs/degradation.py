@@ -10,7 +10,7 @@ python -m experiments.main --config=degradation:bert
 
 `bert` has 8 BERTs for each theorem, each pretrained on the text of its own HMM.
 
-Cost: 4 minutes of CPU time on two busy cores; `bert` 10.
+Cost: 1 minute 30 seconds of CPU time on two cores with other work on them; `bert` 9 minutes.
 Expected: docs/findings/degradation.md; the tables lie beside the records in docs/results/degradation.
 """
 

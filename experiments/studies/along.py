@@ -14,8 +14,8 @@ from experiments.studies import grids
 # A BERT has left the plateau if its KL at the [MASK] is below this share of the unigram gap.
 LEFT = 0.5
 _HMM = ['num_states', 'trial']
-_LABELS = {name: method.label for name, method in METHODS.items()}
-_HEADINGS = _LABELS | {'num_states': '|H|', 'trial': 'HMM', 'kl_at_mask': 'KL', 'unigram_gap': 'unigram gap'}
+_HEADINGS = {name: method.label for name, method in METHODS.items()}
+_HEADINGS |= {'num_states': '|H|', 'trial': 'HMM', 'kl_at_mask': 'KL', 'unigram_gap': 'unigram gap'}
 _TITLES = {
   'left': 'BERTs whose KL at the [MASK] ends below half of the unigram gap, percent [95%]',
   'ends': 'After the last step: KL and unigram gap in nats, test accuracy in percent',
@@ -33,20 +33,22 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   last = pd.concat([select(steps, step=steps['step'].max()), readers])
   ends = last.groupby(_HMM)[['kl_at_mask', 'unigram_gap', 'gap_share']].first()
   has_left = ends.pop('gap_share') < LEFT
-  accuracies = means(
-    _with_majority(last), _HMM, 'accuracy', [], lambda values: f'{100 * values.mean():.1f}', ['method']
-  )
-  frames = {
-    'left': has_left.groupby(level='num_states').agg(proportion).to_frame('left the plateau'),
-    'ends': ends.map('{:.3f}'.format).join(accuracies),
-  }
+  in_percent = lambda values: f'{100 * values.mean():.1f}'
+  at_end = means(_with_majority(last), _HMM, 'accuracy', [], in_percent, ['method'])
   at = ['num_states', 'step']
   shares = steps.groupby([*at, 'trial'])['gap_share'].first().groupby(level=at)
-  kl = pd.DataFrame({'n': shares.size(), 'KL, % of gap': (100 * shares.mean()).map('{:.1f}'.format)})
-  frames['along'] = kl.join(means(_with_majority(steps), at, 'accuracy', ['trial'], percent, ['method']))
+  kl = shares.agg(n='size').assign(**{'KL, % of gap': shares.agg(in_percent)})
+  accuracies = means(_with_majority(steps), at, 'accuracy', ['trial'], percent, ['method'])
+  frames = {
+    'left': has_left.groupby(level='num_states').agg(proportion).to_frame('left the plateau'),
+    'ends': ends.map('{:.3f}'.format).join(at_end),
+    'along': kl.join(accuracies),
+  }
   if len(readers):
     frames['lead'] = kl.join(means(steps, at, 'lead', ['trial'], interval, ['method']))
-  made = {name: table(_TITLES[name], frame.reset_index().rename(columns=_HEADINGS)) for name, frame in frames.items()}
+  made = {}
+  for name, frame in frames.items():
+    made[name] = table(_TITLES[name], frame.reset_index().rename(columns=_HEADINGS))
   return plans.tables(grids.plan_of(settings), grid_tables.prepared(records)) | made
 
 
@@ -55,10 +57,11 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   if not _are_along(records, settings):
     return grids.figures(records, settings)
   steps, _ = on_bert(_of_grid(records))
-  steps = steps.assign(accuracy=100 * steps['accuracy'], majority=100 * steps['majority_accuracy'], none=0.0)
   if settings.experiment == 'hard_tasks':
-    return {'lead': _draw(steps, settings, 'lead', 'lead (points)', 'none', 'best reader without a model')}
-  return {'plateau': _draw(steps, settings, 'accuracy', 'test accuracy (%)', 'majority', 'majority class')}
+    drawn = steps.assign(height=steps['lead'], level=0.0)
+    return {'lead': _draw(drawn, settings, 'lead (points)', 'best reader without a model')}
+  drawn = steps.assign(height=100 * steps['accuracy'], level=100 * steps['majority_accuracy'])
+  return {'plateau': _draw(drawn, settings, 'test accuracy (%)', 'majority class')}
 
 
 def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
@@ -91,25 +94,18 @@ def _with_majority(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 @figures_lib.styled
-def _draw(steps: pd.DataFrame, settings: Settings, field: str, label: str, level: str, of_level: str) -> Figure:
-  """A field against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean of `level`."""
+def _draw(steps: pd.DataFrame, settings: Settings, label: str, of_level: str) -> Figure:
+  """The column `height` against KL, a panel for each |H| and a mark for each HMM at a step, beside the mean `level`."""
   counts = steps.groupby('num_states')['trial'].nunique()
   figure, panels = figures_lib.panels(settings.figure, len(counts), sharex=True)
+  steps = steps.assign(share=100 * steps['gap_share'])
+  hollow = {'linestyle': '', 'markersize': 4, 'markerfacecolor': 'none'}
   for axes, (size, of_size) in zip(panels, steps.groupby('num_states')):
     for method, rows in of_size.groupby('method'):
-      marks = rows.groupby(['trial', 'step'])[['gap_share', field]].mean()
-      colour, marker = METHODS[method].colour, METHODS[method].marker
-      axes.plot(
-        100 * marks['gap_share'],
-        marks[field],
-        label=_LABELS[method],
-        color=colour,
-        marker=marker,
-        markersize=4,
-        markerfacecolor='none',
-        linestyle='',
-      )
-    axes.axhline(of_size[level].mean(), color='0.45', linestyle='-.', label=of_level)
+      marks = rows.groupby(['trial', 'step'])[['share', 'height']].mean()
+      look = figures_lib.style_of(method) | hollow
+      axes.plot('share', 'height', data=marks, label=METHODS[method].label, **look)
+    axes.axhline(of_size['level'].mean(), color='0.45', linestyle='-.', label=of_level)
     axes.axvline(100 * LEFT, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.set_title(f'|H| = {size}')
     axes.set_xlabel('KL at the [MASK], % of the unigram gap')

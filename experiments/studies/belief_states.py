@@ -214,11 +214,13 @@ def patches(texts: Texts, model: MaskedLM, params: Any, hmm: Distribution, key: 
 
 def _ends(records: pd.DataFrame) -> pd.DataFrame:
   """The records of controls and of the untrained and the trained model, whose readers have different names."""
-  rows = records[~records['step'].between(1, records['step'].max() - 1)]
+  last = records['step'].max()
+  rows = records[~records['step'].between(1, last - 1)]
   reader = np.where(rows['step'] == 0, 'untrained ', '') + rows['reader']
-  rows = rows.assign(reader=reader, r_squared=rows['r_squared'].fillna(rows['largest']))
+  r_squared = rows['r_squared'].fillna(rows['largest'])
   # These controls are about the trained model.
-  return rows[~reader.isin(['untrained embeddings', 'untrained shuffled'])]
+  is_shown = ~reader.isin(['untrained embeddings', 'untrained shuffled'])
+  return rows.assign(reader=reader, r_squared=r_squared)[is_shown]
 
 
 def _means(title: str, rows: pd.DataFrame, field: str, place: str = 'design') -> Table:
@@ -244,16 +246,16 @@ def _tests(ends: pd.DataFrame, s: BeliefSettings) -> Table:
   kl = by_unit(hmms, ['process', 'design', 'reader'], 'kl', ['hmm']).unstack(['design', 'reader'])
   is_paper = kl.index.get_level_values('process').str.endswith('_T0.01')
   kls = {'weak': kl[~is_paper], "the paper's": kl[is_paper], 'all': kl}
-  found = []
+  found, rows = [], []
   for emissions, design, first, second, bound in end_points:
     of = kls[emissions][design]
-    logs = np.log(of[first] / of[second] / bound)
-    found.append(stratified(logs, ['process']))
-  frame = pd.DataFrame(end_points, columns=['emissions', 'design', 'KL of', 'over', 'expected below'])
-  frame['ratio'] = [geometric(log, bound) for log, bound in zip(found, frame['expected below'])]
-  frame['p, Holm'] = tested(pd.Series(found))['p, Holm']
-  frame['outcome'] = [outcome(log, -np.inf, 0) for log in found]
-  frame['expected below'] = frame['expected below'].map('{:.3g}'.format)
+    log = stratified(np.log(of[first] / of[second] / bound), ['process'])
+    ratio, held = geometric(log, bound), outcome(log, -np.inf, 0)
+    found.append(log)
+    rows.append((emissions, design, first, second, f'{bound:.3g}', ratio, held))
+  headings = ['emissions', 'design', 'KL of', 'over', 'expected below', 'ratio', 'outcome']
+  frame = pd.DataFrame(rows, columns=headings)
+  frame.insert(6, 'p, Holm', tested(pd.Series(found))['p, Holm'])
   return table('Primary end points: ratios of KL, geometric means [95% intervals over HMMs]', frame, 4)
 
 

@@ -17,8 +17,8 @@ import pandas as pd
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.statistics import interval
 from experiments.analysis.tables import contrasts, means, paired, select, Table, table, tested
-from experiments.pipeline import batched_tuning, pretraining
-from experiments.pipeline.batched_tuning import Heads, Probs
+from experiments.pipeline import pretraining
+from experiments.pipeline.scheduled import followed
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies.settings import DegradationSettings
@@ -31,10 +31,10 @@ from hmm_jax.theory import degradation, families, recovery, theorems
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.enumeration import normalised
 from hmm_jax.theory.problem import generator, StateProblem
-from hmm_jax.tuning import tasks
-from hmm_jax.tuning.heads import LinearHead
+from hmm_jax.tuning import tasks, tuner as tuner_lib
+from hmm_jax.tuning.heads import Linear, LinearHead
 from hmm_jax.tuning.optimum import converged_head
-from hmm_jax.tuning.tuner import Prompt
+from hmm_jax.tuning.tuner import Prompt, Tuner
 
 # Each theorem with the number that its problems are drawn by.
 THEOREMS = {'3.3': 33, '3.6': 36}
@@ -139,7 +139,7 @@ class Problem(NamedTuple):
 
 def parts(settings: DegradationSettings) -> dict[str, Part]:
   """A part for each model and theorem."""
-  cases = {'exact': _exact, 'bert': _berts}
+  cases = {'exact': _exact, 'bert': _bert}
   return {
     f'{name}-{theorem}': functools.partial(_part, cases[name], theorem)
     for name in settings.models
@@ -150,16 +150,18 @@ def parts(settings: DegradationSettings) -> dict[str, Part]:
 def _part(
   cases: Callable[..., Iterable['Case']], theorem: str, s: DegradationSettings, key: Array, reporter: Reporter
 ) -> list[Row]:
-  """A record for each condition and HMM; for Theorem 3.6 also one of the control in the first condition."""
+  """A record for each HMM and condition; for Theorem 3.6 also one of the control in the first condition."""
   key_problems = jax.random.fold_in(key, THEOREMS[theorem])
-  drawn = [draw(s, theorem, jax.random.fold_in(key_problems, index)) for index in range(s.num_hmms)]
   records: list[Row] = []
-  for case in cases(s, theorem, drawn, reporter):
-    kinds = {'task': case.problems}
-    if theorem == '3.6' and not records:
-      kinds['control'] = [about_other_states(s, problem) for problem in case.problems]
-    for kind, problems in kinds.items():
-      for index, row in enumerate(measure(s, case._replace(problems=problems), key, reporter)):
+  for index in range(s.num_hmms):
+    degrees = draw(s, theorem, jax.random.fold_in(key_problems, index))
+    key_tuning = jax.random.fold_in(key, index)
+    for number, case in enumerate(cases(s, theorem, degrees, reporter)):
+      kinds = {'task': case.problem}
+      if theorem == '3.6' and number == 0:
+        kinds['control'] = about_other_states(s, case.problem)
+      for kind, problem in kinds.items():
+        row = measure(s, case._replace(problem=problem), key_tuning, reporter)
         records.append({'theorem': theorem, 'kind': kind, **case.condition, 'hmm': index, **row})
   return records
 
@@ -169,45 +171,44 @@ _Degrees = dict[float, Problem]
 
 
 class Case(NamedTuple):
-  """A model with an error, of each of several HMMs.
+  """A model with an error, of one HMM.
 
   Attributes:
     condition: fields of records.
-    model: of all HMMs.
-    problems: of each.
-    params: of the model, for each.
+    problem: of the HMM.
+    model: that head and prompt are tuned on.
+    params: of the model.
   """
 
   condition: Row
+  problem: Problem
   model: MaskedLM
-  problems: list[Problem]
-  params: list[Any]
+  params: Any
 
 
-def _exact(s: DegradationSettings, theorem: str, drawn: list[_Degrees], _: Reporter) -> Iterator[Case]:
+def _exact(s: DegradationSettings, theorem: str, degrees: _Degrees, _: Reporter) -> Iterator[Case]:
   """The exact G with noise on the HMM as it is, then on each damaged HMM."""
   model = degradation.NoisyModel(s.num_tokens)
-  for degree in drawn[0]:
-    problems = [degrees[degree] for degrees in drawn]
+  for degree, problem in degrees.items():
     damage = DAMAGES[theorem] if degree else ''
     for kl in s.noise_beside if degree else s.noise_levels:
       condition = {'damage': damage, 'degree': degree, 'error': 'noise', 'level': kl}
-      yield Case(condition, model, problems, [noisy(model, problem, kl) for problem in problems])
+      yield Case(condition, problem, model, noisy(model, problem, kl))
 
 
-def _berts(s: DegradationSettings, theorem: str, drawn: list[_Degrees], reporter: Reporter) -> Iterator[Case]:
-  """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
+def _bert(s: DegradationSettings, theorem: str, degrees: _Degrees, reporter: Reporter) -> Iterator[Case]:
+  """A BERT at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """
-  model = pretraining.tuned_model(s.bert.model.module(s.num_tokens))
-  problems, steps = [degrees[0.0] for degrees in drawn], s.bert.checkpoints
-  berts = [pretrained(s, problem, reporter) for problem in problems]
+  problem, steps = degrees[0.0], s.bert.checkpoints
   if theorem == '3.6':
-    problems, steps = [problem._replace(construction={}) for problem in problems], steps[-1:]
+    problem, steps = problem._replace(construction={}), steps[-1:]
+  model = pretraining.tuned_model(s.bert.model.module(s.num_tokens))
+  params = pretrained(s, problem, reporter)
   for step in steps:
     condition = {'damage': '', 'degree': 0.0, 'error': 'bert', 'level': step}
-    yield Case(condition, model, problems, [params[step] for params in berts])
+    yield Case(condition, problem, model, params[step])
 
 
 def draw(s: DegradationSettings, theorem: str, key: Array) -> _Degrees:
@@ -294,52 +295,92 @@ def pretrained(s: DegradationSettings, problem: Problem, reporter: Reporter) -> 
   return dict(pretraining.along(call, state, b.checkpoints, b.steps_per_call, reporter))
 
 
-def measure(s: DegradationSettings, case: Case, key: Array, reporter: Reporter) -> list[Row]:
-  """Train a head and a prompt for each problem, predict behind each prompt, and return the record of each."""
-  problems, given = case.problems, dict[str, np.ndarray]()
-  if 'prompt' in problems[0].construction:
-    given['built'] = np.array([problem.construction['prompt'] for problem in problems], np.float32)
-  inputs = np.stack([problem.inputs for problem in problems])
-  labels = np.stack([problem.labels[: s.num_train] for problem in problems])
-  prompt = Prompt(s.prompt_length, s.prompt_scale)
-  found = batched_tuning.tuned(case.model, prompt, s.tuning, case.params, inputs, labels, given, key, reporter)
-  return [_row(s, problem, *of_problem) for problem, of_problem in zip(problems, found)]
-
-
-def _row(s: DegradationSettings, problem: Problem, probs: Probs, heads: Heads) -> Row:
-  """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
-  train, test = slice(s.num_train), slice(s.num_train, None)
+def measure(s: DegradationSettings, case: Case, key: Array, reporter: Reporter) -> Row:
+  """Train a head and a prompt on a problem; the record of all readers."""
+  problem, test = case.problem, slice(s.num_train, None)
+  probs, heads = tuned(s, case, key, reporter)
+  heads |= _fitted(s, problem, probs)
   labels, inverted = problem.labels, problem.inverted_states
-
-  def accuracy(head: LinearHead, prompt: str) -> float:
+  row: Row = {
+    'kl': degradation.mean_kl(problem.ideal_after(None), probs['without']),
+    'majority_accuracy': float(tasks.majority_accuracy(labels[: s.num_train], labels[test])),
+    'accuracy': {},
+    'mass': {},
+  }
+  for name, (head, prompt) in heads.items():
     scores = probs[prompt][test] @ head.weights + head.bias
-    return float((scores.argmax(-1) == labels[test]).mean())
+    row['accuracy'][name] = float((scores.argmax(-1) == labels[test]).mean())
+  if len(inverted) < problem.hmm.num_states:
+    reader = recovery.mass_weights(problem.hmm, inverted, _criteria(s).thresholds)
+    for prompt in ('without', 'start', 'trained'):
+      row['mass'][prompt] = float((probs[prompt][test] @ reader).mean())
+  return row
 
-  accuracies = {'trained_head': accuracy(heads['without'], 'without')}
-  accuracies['trained_prompt'] = accuracy(heads['trained'], 'trained')
+
+def tuned(
+  s: DegradationSettings, case: Case, key: Array, reporter: Reporter
+) -> tuple[dict[str, np.ndarray], dict[str, tuple[LinearHead, str]]]:
+  """Train a head without a prompt, and a prompt with a head; predict behind each prompt.
+
+  Returns:
+    Predictions [n, V] at the [MASK] 'without' a prompt, behind it at its 'start', behind the 'trained' one and behind
+    that 'built' by the theorem, if it has one; and each trained head with the prompt behind which it reads.
+  """
+  inputs, count = case.problem.inputs, len(case.problem.inputs)
+  alone = Tuner(case.model, Linear(2))
+  behind = Tuner(case.model, Linear(2), Prompt(s.prompt_length, s.prompt_scale))
+  without = tuner_lib.frozen_features(alone, case.params, inputs, batch_size=count)
+  *_, head = _trained(s, case, alone, without, key, reporter)
+  start, *_, end = _trained(s, case, behind, inputs, key, reporter)
+  probs = {'without': np.asarray(without, np.float64)}
+  prompts = {'start': start['prompt'], 'trained': end['prompt']}
+  if 'prompt' in case.problem.construction:
+    prompts['built'] = np.float32(case.problem.construction['prompt'])
+  for name, prompt in prompts.items():
+    trainable = jax.tree.map(lambda x: x[None], end | {'prompt': prompt})
+    read = tuner_lib.inputs_of_heads(behind, trainable, case.params, inputs, batch_size=count)
+    probs[name] = np.asarray(read[0], np.float64)
+  return probs, {'trained_head': (head['head'], 'without'), 'trained_prompt': (end['head'], 'trained')}
+
+
+def _trained(
+  s: DegradationSettings, case: Case, tuner: Tuner, features: np.ndarray, key: Array, reporter: Reporter
+) -> list[Any]:
+  """What is trained, at the start and after each epoch."""
+  name = f'{"prompt" if tuner.prompt else "head"} on {case.model.name}'
+  train = slice(s.num_train)
+  labels = case.problem.labels[None, train]
+  examples = tuner_lib.Examples(features[train], labels, np.zeros(1, np.int32), [name])
+  keys = key, jax.random.fold_in(key, 1)
+  schedule = s.tuning.schedule(s.num_train)
+  states = tuner_lib.fit(keys, tuner, schedule, case.params, examples)
+  trained = []
+  for state, _ in followed(states, schedule.num_epochs, name, reporter):
+    # Of the one task.
+    trainable = jax.tree.map(lambda x: x[0], state.trainable)
+    trained.append(jax.device_get(trainable))
+  return trained
+
+
+def _fitted(
+  s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray]
+) -> dict[str, tuple[LinearHead, str]]:
+  """The converged heads, and those that the theorem builds, each with the prompt behind which it reads."""
+  train, built = slice(s.num_train), problem.construction
+  found = {}
   for name, prompt in CONVERGED.items():
     if prompt in probs:
-      found = converged_head(probs[prompt][train], labels[train], num_classes=2, **vars(s.converged))
-      accuracies[name] = accuracy(found.head, prompt)
-  if built := problem.construction:
+      fit = converged_head(probs[prompt][train], problem.labels[train], num_classes=2, **vars(s.converged))
+      found[name] = fit.head, prompt
+  if built:
     # Theorem 3.3 has no prompt.
     prompt = 'built' if 'built' in probs else 'without'
     errors = probs[prompt] - problem.ideal_after(built.get('prompt'))
-    columns = np.asarray(problem.hmm.emission_matrix)[inverted].T
+    columns = np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
     # The covariance of errors has the ridge of the converged heads, in units of its mean diagonal.
     weighted = degradation.weighted_head(built['head'], columns, errors[train], s.converged.ridge)
-    accuracies['construction'] = accuracy(built['head'], prompt)
-    accuracies['weighted'] = accuracy(weighted, prompt)
-  mass = {}
-  if len(inverted) < problem.hmm.num_states:
-    reader = recovery.mass_weights(problem.hmm, inverted, _criteria(s).thresholds)
-    mass = {name: float((probs[name][test] @ reader).mean()) for name in ('without', 'start', 'trained')}
-  return {
-    'kl': degradation.mean_kl(problem.ideal_after(None), probs['without']),
-    'majority_accuracy': float(tasks.majority_accuracy(labels[train], labels[test])),
-    'accuracy': accuracies,
-    'mass': mass,
-  }
+    found |= {'construction': (built['head'], prompt), 'weighted': (weighted, prompt)}
+  return found
 
 
 def prepared(records: pd.DataFrame) -> pd.DataFrame:
@@ -352,23 +393,23 @@ def prepared(records: pd.DataFrame) -> pd.DataFrame:
 
 def accuracies(records: pd.DataFrame) -> pd.DataFrame:
   """Accuracies in percent on the theorems' tasks, a row for each condition and HMM, a column for each reader."""
-  own = select(prepared(records), kind='task').set_index([*_RUN, *_CONDITION, 'hmm'])
+  own = select(records, kind='task').set_index([*_RUN, *_CONDITION, 'hmm'])
   shares = pd.DataFrame(list(own['accuracy']), own.index, [*READERS]).rename(columns=READERS)
   return 100 * shares.rename_axis(columns='reader').assign(majority=own['majority_accuracy'])
 
 
 def masses(records: pd.DataFrame) -> pd.DataFrame:
   """Masses on H* in percent, of models with a control: a row for each HMM, a column for each prompt."""
-  whole = select(prepared(records), theorem='3.6', damage='').set_index([*_MODEL, 'hmm', 'kind'])
+  whole = select(records, theorem='3.6', damage='').set_index([*_MODEL, 'hmm', 'kind'])
   by_kind = pd.DataFrame(list(whole['mass']), whole.index).unstack('kind')[[*PROMPTS]].dropna()
   return 100 * by_kind.set_axis([*PROMPTS.values()], axis=1)
 
 
 def tables(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Table]:
   """Accuracies and masses on H*, and their paired differences: of readers, of perturbations and of prompts."""
+  records = prepared(records)
   percent, mass = accuracies(records), masses(records)
-  own = select(prepared(records), kind='task')
-  kl = means(own, _CONDITION, 'kl', ['hmm'], lambda values: f'{values.mean():z.3f}')
+  kl = means(select(records, kind='task'), _CONDITION, 'kl', ['hmm'], lambda values: f'{values.mean():z.3f}')
   by_perturbation = percent[[*_STYLES]].stack().unstack('perturbation', sort=False)
   from_noise = [f'{name} - noise' for name in by_perturbation if name != 'noise']
   frames = {
@@ -388,7 +429,7 @@ def _tested(values: pd.DataFrame, pairs: Iterable[str], rows: list[str]) -> pd.D
 
 def figures(records: pd.DataFrame, settings: DegradationSettings) -> dict[str, Figure]:
   """Accuracy against the error of the model for each theorem."""
-  shown = accuracies(records)[[*_STYLES]].stack().rename('accuracy').reset_index()
+  shown = accuracies(prepared(records))[[*_STYLES]].stack().rename('accuracy').reset_index()
   shown = shown[shown['perturbation'].isin(['noise', 'BERT steps'])]
   drawn = figures_lib.lines(
     shown.assign(panel='Theorem ' + shown['theorem'] + ', ' + shown['perturbation']),

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib, grid_tables
-from experiments.analysis.statistics import holm, Interval, interval, LEVEL, outcome, percent
-from experiments.analysis.tables import by_unit, format_number, geometric, means, Row, Table, table
+from experiments.analysis.statistics import Interval, interval, LEVEL, outcome, percent
+from experiments.analysis.tables import by_unit, format_number, geometric, means, Row, Table, table, tested
 from experiments.settings.grid import Settings
 from experiments.settings.methods import NONE
 from experiments.studies import grids
@@ -115,7 +115,7 @@ def ratio(accuracies: pd.DataFrame) -> float:
 def _saved(records: pd.DataFrame) -> list[Row]:
   """The rows of the table `saved`: for each size the ratio and the leads, with Holm over all."""
   found, averaged = _end_points(chosen(records)), _end_points(chosen(records, ties_averaged=True))
-  corrected = holm(pd.Series({key: one.p_value for key, one in found.items()}, dtype=float))
+  corrected = tested(pd.Series(found, dtype=object))['p, Holm']
   level = LEVEL / max(1, len(found))
   return [
     {
@@ -123,7 +123,7 @@ def _saved(records: pd.DataFrame) -> list[Row]:
       '|H|': size,
       'n': one.n,
       'found': _shown(name, one),
-      'p, Holm': format_number(corrected[name, size], '.2g'),
+      'p, Holm': corrected[name, size],
       'detectable': format_number(one.minimum_effect(level), '.2g'),
       'expected': 'above 1' if name == _RATIO else 'above 0',
       'outcome': outcome(one, 0, np.inf),

@@ -4,7 +4,6 @@ Every folder of records gets NAME.csv of each table, with the title in the last 
 FROZEN folders keep theirs. docs/gallery.md shows all figures.
 """
 
-import functools
 import pathlib
 import sys
 from typing import Any
@@ -53,7 +52,6 @@ def drawn(folder: pathlib.Path) -> dict[str, bytes]:
   return {f'{name}.png': figures.as_bytes(figure, 'png') for name, figure in study.figures(records, settings).items()}
 
 
-@functools.cache
 def _read(folder: pathlib.Path) -> tuple[Study, pd.DataFrame, Any]:
   settings = registry.from_record(results.config(folder) or {})
   return registry.EXPERIMENTS[settings.experiment], load(folder, environment=True), settings

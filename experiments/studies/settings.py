@@ -70,10 +70,11 @@ class PretrainedSettings(MlmSettings):
   def check_fields(self) -> None:
     super().check_fields()
     self.require('model.causal', not self.model.causal, 'False: the theorems are about masked models')
-    steps, each = self.checkpoints, self.steps_per_call
-    ascending = tuple(sorted({*steps})) == steps and steps[-1] > self.warmup_steps
+    last, each = self.checkpoints[-1], self.steps_per_call
+    passed = set(range(0, last + 1, each)).intersection(self.checkpoints)
+    ascending = tuple(sorted(passed))
     valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
-    self.require('checkpoints', ascending and not any(step % each for step in steps), valid)
+    self.require('checkpoints', self.checkpoints == ascending and last > self.warmup_steps, valid)
     valid = f'at most num_documents, {self.num_documents}'
     self.require('batch_size', self.batch_size <= self.num_documents, valid)
 
@@ -108,7 +109,8 @@ class DegradationSettings(Experiment):
   figure: FigureSettings
 
   def check_fields(self) -> None:
-    self.require('num_states_3_3', self.num_states_3_3 <= self.num_tokens, f'at most num_tokens, {self.num_tokens}')
+    valid = f'at most num_tokens, {self.num_tokens}'
+    self.require('num_states_3_3', self.num_states_3_3 <= self.num_tokens, valid)
     valid = f'each at most conditioning, {self.conditioning}, the lower bound for a drawn W'
     self.require('singular_values', max(self.singular_values) <= self.conditioning, valid)
     self.tuning.check_num_train('tuning', self.num_train)

@@ -310,12 +310,7 @@ class Examples(NamedTuple):
 
 
 def fit(
-  keys: Array | tuple[Array, Array],
-  tuner: Tuner,
-  schedule: Schedule,
-  frozen: Any,
-  examples: Examples,
-  programs: tuple[Callable[..., TuneState], Callable[..., tuple[TuneState, Array]]] | None = None,
+  keys: Array | tuple[Array, Array], tuner: Tuner, schedule: Schedule, frozen: Any, examples: Examples
 ) -> Iterator[tuple[TuneState, Array | None]]:
   """Yield a fresh state with None, then the state and its losses after each epoch of a schedule, on the model's device.
 
@@ -327,7 +322,6 @@ def fit(
     schedule: optimiser settings, batch size and epochs.
     frozen: the model's parameters, whole.
     examples: the training inputs and their labels by task.
-    programs: in place of `init_tuning` and `tune_epoch`, such as these under `jax.vmap`.
 
   Raises:
     Diverged: at the first epoch in which a loss is not finite.
@@ -339,17 +333,16 @@ def fit(
   >>> [int(state.step) for state, losses in states]
   [0, 1, 2, 3, 4, 5]
   """
-  init, epoch = programs or (init_tuning_alone, tune_epoch)
   key_init, key_order = keys
   # A model may have no parameters, or numpy's.
   sharding = next(x.sharding for x in jax.tree.leaves((frozen, key_init)) if isinstance(x, Array))
   tuner, frozen = tuner.after_features(frozen)
   features, labels = jax.device_put(examples[:2], sharding)
   # Committed to its device before the first epoch, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(init(key_init, tuner, schedule, frozen, features, examples.tasks), sharding)
+  state = jax.device_put(init_tuning_alone(key_init, tuner, schedule, frozen, features, examples.tasks), sharding)
   yield state, None
   for done in range(1, schedule.num_epochs + 1):
-    state, losses = epoch(state, key_order, tuner, schedule, frozen, features, labels)
+    state, losses = tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
     nan_guard.check_each(losses, examples.names, f'in epoch {done} the loss of')
     yield state, losses
 

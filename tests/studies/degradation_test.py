@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 from oracles import log_space_conditional, rows_of
+import pandas as pd
 import pytest
 import scipy.stats
 from settings_cases import settings_of
@@ -19,7 +20,10 @@ SETTINGS = settings_of('smoke', 'degradation')
 
 
 def test_every_condition_has_a_record_of_each_hmm(reduced_run):
-  """Two HMMs for each theorem; noise has the KL that was asked for, and without it the construction is right."""
+  """Two HMMs for each theorem; noise has the KL that was asked for, and without it the construction is right.
+
+  Predictions behind the start of a prompt, behind its end and without one differ.
+  """
   records = load(reduced_run('degradation', 'smoke'))
   own = select(records, kind='task')
   counts = own.groupby(['theorem', 'damage', 'level']).size()
@@ -27,6 +31,8 @@ def test_every_condition_has_a_record_of_each_hmm(reduced_run):
   np.testing.assert_allclose(own['kl'], own['level'], rtol=0.01, atol=1e-6)
   exact = select(own, level=0.0)['accuracy']
   assert (exact.str['construction'] == 1).all()
+  masses = pd.DataFrame(list(select(records, theorem='3.6')['mass']))
+  assert [*masses] == ['without', 'start', 'trained'] and (masses.nunique(axis=1) == 3).all()
   controls = select(records, kind='control')
   assert controls['theorem'].tolist() == ['3.6', '3.6']
 

@@ -38,7 +38,7 @@ _TABLES = {
     f'Constructions: relative errors above {TOLERANCE:g} in the region',
     ['statement', 'reason', 'texts', 'sequences', 'in_region', 'wrong', 'largest_error'],
   ),
-  'linear program': ('Is a linear head right on all texts?', ['statement', 'outcome', 'margin', 'length', 'sequences']),
+  'linear program': ('Is a linear head right on all texts?', ['statement', 'outcome', 'length', 'sequences']),
   'masks': (
     '[MASK]s after which a linear head can give every score; ranks of 1, 2, ...',
     ['statement', 'masks', 'ranks', 'singular_value_ratios'],
@@ -154,21 +154,13 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   An answer is proven but for `undecided`, which says that margins are rounding.
   """
   decision = certificates.decide(problem, length, margin)
-  texts, proof = decision.texts, decision.proof
-  record = {
+  return {
     'record': 'linear program',
     'statement': 'Linear head',
     'length': length,
-    'sequences': len(texts.labels),
+    'sequences': len(decision.texts.labels),
     'outcome': decision.outcome,
-    'margin': 'rounding' if decision.outcome == 'undecided' else 'proven',
   }
-  if proof:
-    # Each text of the proof has a weight and a class that its label is weighed against.
-    places, others = proof.pairs.T
-    witness = {'tokens': texts.tokens[places], 'label': texts.labels[places], 'other': others}
-    record['certificate'] = {**witness, 'weight': proof.weights, 'residual': proof.residual}
-  return record
 
 
 def _masks(problem: StateProblem) -> list[Record]:

@@ -26,13 +26,16 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   """A record for each draw: the assumptions that hold at each threshold."""
   s, records = settings.prevalence, []
   key_chain, key_memory = jax.random.split(key)
-  for text, sizes, key_text in ('chain', s.num_states, key_chain), ('memory', s.memory_sizes, key_memory):
+  for text, sizes, key_text, examined in (
+    ('chain', s.num_states, key_chain, _of_chain),
+    ('memory', s.memory_sizes, key_memory, _of_memory),
+  ):
     for size in sizes:
-      for number, key_draw in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+      keys = jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)
+      for number, key_draw in enumerate(keys):
         with jax.enable_x64(True):
-          hmm, task_weights = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
-        found = _of_chain(s, hmm, task_weights) if text == 'chain' else _of_memory(settings, hmm, task_weights)
-        records.append({'text': text, 'size': size, 'draw': number, **found})
+          drawn = jax.tree.map(np.asarray, draw(s, text, size, key_draw))
+        records.append({'text': text, 'size': size, 'draw': number, **examined(settings, *drawn)})
   return records
 
 
@@ -48,9 +51,10 @@ def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Arr
   return hmm, tasks.draw_task_weights(key_task, size)
 
 
-def _of_chain(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
+def _of_chain(settings: TheorySettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
-  exact, covers = Thresholds(0.0, s.rank_levels[0]), {}
+  s, covers = settings.prevalence, {}
+  exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
   for level in s.support_levels:
     thresholds = exact._replace(support=level)

@@ -8,13 +8,14 @@ Beside the keys that `hmm_jax.distributions.files` reads a file may have
   cell            j*, the cell of a memory that the label speaks of, by default 0; S = M values
 """
 
+from typing import Any
+
 import jax
 import numpy as np
 
 from experiments.own import data
 from hmm_jax.distributions.files import from_fields, read_fields
 from hmm_jax.distributions.hmm import check_probs, HMM
-from hmm_jax.distributions.memory_hmm import MemoryHMM
 from hmm_jax.distributions.processes import named
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.enumeration import normalised
@@ -35,23 +36,29 @@ def _problem(word: str, seed: int) -> Problem:
   """Check the keys; raise ValueError, one sentence, at the first wrong one."""
   process = named(word)
   fields = data.plain(process)._asdict() if process else read_fields(word)
-  keys = ('task_weights', 'silent_probs', *['cell'] * ('memory_probs' in fields))
-  task = {key: fields.pop(key) for key in keys if key in fields}
+  task = {key: fields.pop(key) for key in ('task_weights', 'silent_probs') if key in fields}
+  cell = fields.pop('cell', 0) if 'memory_probs' in fields else 0
   hmm = data.plain(from_fields(fields))
   hmm = hmm._replace(**{key: normalised(getattr(hmm, key)) for key in HMM._fields})
   silent_probs = task.get('silent_probs', hmm.initial_probs)
   # P[H_0] depends on the memory if and only if P[H_1] does.
   check_probs('silent_probs', silent_probs, hmm.initial_probs.shape)
-  size = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.num_states
-  task_weights = np.asarray(task.get('task_weights', draw_task_weights(jax.random.key(seed), size)), np.float64)
+  silent_probs = normalised(silent_probs)
+  if isinstance(hmm, HMM):
+    return StateProblem(hmm, silent_probs, _task_weights(task, hmm.num_states, seed))
+  task_weights = _task_weights(task, hmm.memory_size, seed)
+  if cell not in range(hmm.num_cells):
+    raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
+  hmm = hmm._replace(memory_probs=hmm.memory_probs / hmm.memory_probs.sum())
+  return MemoryProblem(hmm, silent_probs, task_weights, int(cell))
+
+
+def _task_weights(task: dict[str, Any], size: int, seed: int) -> np.ndarray:
+  """mu [C, size], given or drawn."""
+  given = task.get('task_weights', draw_task_weights(jax.random.key(seed), size))
+  task_weights = np.asarray(given, np.float64)
   if task_weights.ndim == 1:
     task_weights = np.stack([task_weights, np.zeros_like(task_weights)])
   if assumptions.contrasts(task_weights).shape[1] != size:
     raise ValueError(f'task_weights has shape {task_weights.shape}; valid is [{size}] or [classes, {size}]')
-  if isinstance(hmm, HMM):
-    return StateProblem(hmm, normalised(silent_probs), task_weights)
-  cell = task.get('cell', 0)
-  if cell not in range(hmm.num_cells):
-    raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
-  hmm = hmm._replace(memory_probs=hmm.memory_probs / hmm.memory_probs.sum())
-  return MemoryProblem(hmm, normalised(silent_probs), task_weights, int(cell))
+  return task_weights
