@@ -18,31 +18,28 @@ from experiments.pipeline import (
   token_readers,
 )
 from experiments.pipeline.job import Fitted, Job
-from experiments.settings.grid import Point, Settings
+from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, NONE
+from experiments.settings.trial import Trial
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads, mask_laws, nonlinear
 from hmm_jax.tuning.tuner import frozen_features, Prompt, Tuner
 
 
-def _linear(settings: Settings, point: Point) -> heads.Head:
-  d = settings.downstream
+def _linear(trial: Trial) -> heads.Head:
+  d = trial.settings.downstream
   return heads.Linear(d.num_classes, d.hidden_position)
 
 
-def _mlp(settings: Settings, point: Point) -> heads.Head:
-  d = settings.downstream
-  return nonlinear.Mlp(d.num_classes, d.hidden_position, settings.mlp.width)
+def _mlp(trial: Trial) -> heads.Head:
+  d = trial.settings.downstream
+  return nonlinear.Mlp(d.num_classes, d.hidden_position, trial.settings.mlp.width)
 
 
-def _own_head(settings: Settings, point: Point) -> heads.Head:
-  return code.own_head(settings)
-
-
-def _attention(settings: Settings, point: Point, **reads: bool) -> heads.Head:
+def _attention(trial: Trial, **reads: bool) -> heads.Head:
   """The paper's head, of its sizes, on the token probabilities and the tokens of all positions; or the released one."""
-  num_classes = settings.downstream.num_classes
-  if settings.attention.form == 'official':
+  num_classes, point = trial.settings.downstream.num_classes, trial.point
+  if trial.settings.attention.form == 'official':
     return heads.OfficialAttention(num_classes)
   value_size = max(point.memory_size, 1) * point.num_states
   return heads.Attention(num_classes, point.num_states + 1, value_size, temperature=1.0, **reads)
@@ -99,7 +96,7 @@ class Way(NamedTuple):
   """The way of one of METHODS.
 
   Attributes:
-    head: (settings, point) -> the head that is trained.
+    head: trial -> the head that is trained.
     prompt: settings -> the prompt that is trained with it, if there is one.
     probes: whether the head reads what the model's prediction is read out of.
     finetunes: whether the model's own parameters are trained with the head.
@@ -108,7 +105,7 @@ class Way(NamedTuple):
     measures: functions (job, tuner, what is read, the fits) -> further fields of the record of each task.
   """
 
-  head: Callable[[Settings, Point], heads.Head] = _linear
+  head: Callable[[Trial], heads.Head] = _linear
   prompt: Callable[[Settings], Prompt] | None = None
   probes: bool = False
   finetunes: bool = False
@@ -130,7 +127,7 @@ _pairs = functools.partial(token_readers.fits, token_readers.pairs)
 
 WAYS = {
   'head': Way(),
-  'own_head': Way(_own_head),
+  'own_head': Way(code.own_head),
   'prompt': Way(prompt=_prefix, measures=_EFFECTS),
   'inner_prompt': Way(prompt=_inner, measures=_EFFECTS),
   'shift': Way(prompt=_vector, measures=_EFFECTS),
@@ -164,12 +161,12 @@ WAYS = {
 }
 
 
-def tuner_of(method: str, settings: Settings, point: Point, model: Any) -> Tuner:
-  """The tuner of one of METHODS on a model."""
+def tuner_of(method: str, trial: Trial, model: Any) -> Tuner:
+  """The tuner of one of METHODS on a model, for a trial."""
   way = WAYS[method]
   model = Shifted(model) if METHODS[method].shifts else model
-  prompt = way.prompt(settings) if way.prompt else None
-  return Tuner(model, way.head(settings, point), prompt, way.probes, way.finetunes)
+  prompt = way.prompt(trial.settings) if way.prompt else None
+  return Tuner(model, way.head(trial), prompt, way.probes, way.finetunes)
 
 
 def check(settings: Settings) -> None:

@@ -56,6 +56,7 @@ class Pretraining(NamedTuple):
     time_budget: in minutes; 0 for no limit.
     keeps_checkpoints: whether they stay beside the finished model.
     elsewhere: the reference of a model that takes the place of this one, if any.
+    given: this model, if this process has read it.
   """
 
   bert: bert_lib.Bert
@@ -71,6 +72,7 @@ class Pretraining(NamedTuple):
   time_budget: float
   keeps_checkpoints: bool
   elsewhere: str
+  given: data.Model | None = None
 
   @property
   def model(self) -> bert_lib.BertModel:
@@ -135,11 +137,13 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
 def _last_params(run: Pretraining, reporter: Reporter) -> Any:
   """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
   if found := models.load(run.directory, reporter):
-    note_environment(run, run.fields.num_steps, reporter)
     return found[1]
   if run.elsewhere:
-    bert, params, process = data.model(run.elsewhere)
-    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}', run.elsewhere)
+    valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
+    require(run.given, 'pretrained_from', run.elsewhere, valid)
+    assert run.given
+    bert, params, process = run.given
+    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}')
     return jax.device_put(params, jax.local_devices()[0])
   with signals.deferred(), reporter.clock.phase('pretraining'):
     state, metrics = _trained(run, reporter)
@@ -267,8 +271,8 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    note_environment(run, int(state.step), reporter)
     if int(state.step) < run.fields.num_steps:
+      _note_environment(run, int(state.step))
       with reporter.clock.phase('corpus'):
         call = on_corpus()
       if not isinstance(run.text, np.ndarray | None):
@@ -349,15 +353,11 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
-  """Record the environment that trains from step `done` on; report its differences from those before."""
-  path = run.directory / 'environment.jsonl'
+def _note_environment(run: Pretraining, done: int) -> None:
+  """Record the environment that trains from step `done` on."""
   current = environment.environment(run.mesh.devices.flat)
-  before = files.intact_json_lines(path)
-  if done < run.fields.num_steps:
-    files.append_json_line(path, {'from_step': done, 'mesh': dict(run.mesh.shape), **current})
-  for difference in environment.differing(before, current):
-    reporter.say(f'{run.directory.name} was pretrained in another environment: {difference}')
+  row = {'from_step': done, 'mesh': dict(run.mesh.shape), **current}
+  files.append_json_line(run.directory / 'environment.jsonl', row)
 
 
 def check_machine(settings: Settings) -> None:

@@ -118,7 +118,8 @@ def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Draw
 def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
   """The inputs and tasks of a trial, drawn once for recent trials that share them; raises ValueError as `draw` does."""
   keys = trial.keys()
-  draw = lambda: downstream_lib.draw(trial.settings, distribution, keys.downstream, keys.tasks)
+  rule = code.own_labels(trial) if trial.settings.label else None
+  draw = lambda: downstream_lib.draw(trial.settings, distribution, keys.downstream, keys.tasks, rule)
   return _shared('tasks', trial, draw)
 
 
@@ -146,7 +147,7 @@ def _model(
   if name == 'exact':
     return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), drawn.distribution
   if name == 'own':
-    return code.own_model(settings.model, drawn.distribution, key)
+    return code.own_model(folder.trial.own['model'], drawn.distribution, key)
   if name == 'other_bert':
     folder = folder._replace(trial=folder.trial.other)
     drawn = _drawn(folder.trial, drawn_distribution(folder.trial), reporter)
@@ -163,4 +164,5 @@ def _pretraining(folder: TrialFolder, drawn: Drawn) -> pretraining.Pretraining:
   if settings.corpus_file:
     text = data.load(folder.workdir, settings.corpus_file)['tokens']
   key = folder.trial.keys().pretraining
-  return pretraining.planned(settings, text, key, drawn.ideals, folder.pretrained_directory)
+  planned = pretraining.planned(settings, text, key, drawn.ideals, folder.pretrained_directory)
+  return planned._replace(given=folder.trial.own.get('pretrained_from'))

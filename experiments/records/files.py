@@ -195,9 +195,9 @@ def _seal(content: dict[str, Any]) -> str:
   return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def write_checksums(folder: pathlib.Path, of: str, **more: Any) -> None:
-  """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to and `more`."""
-  write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder), **more})
+def write_checksums(folder: pathlib.Path, of: str) -> None:
+  """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to."""
+  write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder)})
 
 
 def _digests(folder: pathlib.Path) -> dict[str, str]:

@@ -109,36 +109,30 @@ def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """The requested names without an intact record, each of which is read once; the caller holds the trial's lock.
 
   A corrupt record or array is reported, and both are renamed. A record that another trial has, since no BERT decides
-  it, is copied. Records from environments that may compute other bits are reported.
+  it, is copied.
   """
-  missing, intact = list[Name](), list[Record]()
-  for name, path in folder.paths().items():
-    record = _intact(path, name, folder.trial.id, reporter) or _copied(folder, name, path)
-    if record:
-      intact.append(record)
-    else:
-      missing.append(name)
-  made = environments.load(folder.workdir, intact).values() if missing else ()
-  for different in environments.differing(made, environments.environment(jax.devices())):
-    reporter.say(f'existing records of trial {folder.trial.id} come from another environment: {different}')
-  return missing
+  return [
+    name
+    for name, path in folder.paths().items()
+    if not (_is_intact(path, name, folder.trial.id, reporter) or _is_copied(folder, name, path))
+  ]
 
 
-def _intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> Record | None:
-  """A record whose arrays are intact too; None if there is none, or it is corrupt and renamed."""
+def _is_intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> bool:
+  """True for a record whose arrays are intact too; a corrupt one is renamed."""
   try:
-    return _read_whole(path, name, trial_id)
+    return bool(_read_whole(path, name, trial_id))
   except FileNotFoundError:
-    return None
+    return False
   except files.Corrupt as error:
     both = path, path.with_suffix('.npz')
     moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
     reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
-    return None
+    return False
 
 
-def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | None:
-  """A record that no BERT decides, with its arrays, from a trial that shares the draws; None if none has it intact."""
+def _is_copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> bool:
+  """Copy a record that no BERT decides, with its arrays, from a trial that shares the draws; False if none has it."""
   for other in folder.alike if name.model in WITHOUT_BERT else ():
     source = folder.directory.parent / other / path.name
     with contextlib.suppress(OSError, files.Corrupt):
@@ -147,8 +141,8 @@ def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | Non
       of_trial = {'trial_id': folder.trial.id, 'pretraining_id': folder.trial.pretraining_id}
       record |= {**folder.trial.settings.given, **of_trial}
       files.write_sealed(path, record)
-      return record
-  return None
+      return True
+  return False
 
 
 class TunedTask(NamedTuple):

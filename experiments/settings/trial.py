@@ -43,14 +43,14 @@ class Trial(NamedTuple):
     settings: of the trial.
     point: its distribution.
     number: of the draw.
-    code: digests of the user's own functions, by field.
+    own: what the user gives in place of ours, by the field that names it; a function has a `digest`.
     label: what tells its settings from those of other trials of a run, in words.
   """
 
   settings: Settings
   point: Point
   number: int
-  code: Mapping[str, str] = types.MappingProxyType({})
+  own: Mapping[str, Any] = types.MappingProxyType({})
   label: str = ''
 
   def __str__(self) -> str:
@@ -118,7 +118,7 @@ class Trial(NamedTuple):
       parts.append(self.settings.memory.label_cell)
     if self.settings.label:
       # Settings on record may name a function that this process has not imported.
-      parts += [self.settings.label, self.code.get('label')]
+      parts += [self.settings.label, getattr(self.own.get('label'), 'digest', None)]
     return digest(parts)
 
   def fit_id(self, model: str, method: str) -> str:
@@ -128,19 +128,19 @@ class Trial(NamedTuple):
     """
     parts = [getattr(self.settings, name) for name in METHODS[method].settings]
     if model == 'own':
-      parts += [self.settings.model, self.code['model']]
+      parts += [self.settings.model, self.own['model'].digest]
     if method == 'own_head':
-      parts += [self.settings.own_head, self.code['own_head']]
+      parts += [self.settings.own_head, self.own['own_head'].digest]
     return digest(parts)
 
 
-def trials(*grid: Settings, code: Callable[[Settings], Mapping[str, str]] = lambda _: {}) -> list[Trial]:
+def trials(*grid: Settings, own: Callable[[Settings], Mapping[str, Any]] = lambda _: {}) -> list[Trial]:
   """Every trial of one or several settings, ordered by its number, so that all points advance together.
 
-  Trials of one number and distribution stand side by side. `code` returns the digests for settings.
+  Trials of one number and distribution stand side by side. `own` returns what the user gives for settings.
   """
   made = [
-    Trial(settings, point, number, code(settings), lists.text(differing))
+    Trial(settings, point, number, own(settings), lists.text(differing))
     for settings, differing in zip(grid, lists.points(grid))
     for point in settings.grid()
     for number in range(settings.num_draws(point))

@@ -92,6 +92,6 @@ def test_nothing_is_computed_twice(tmp_path, monkeypatch):
   assert counts() == [1, 1, 8]
   said = finished_command(*command, '--config.pretrain.learning_rate=3e-3')
   assert counts() == [2, 1, 12]
-  assert 'pretrain.learning_rate 0.001 (here 0.003)' in said
+  assert 'pretrain.learning_rate=0.001' in said
   records = load(tmp_path)
   assert records.groupby(['pretrain.learning_rate', 'prompt.length']).size().tolist() == [8] * 6

@@ -28,7 +28,7 @@ def test_ids_tell_causal_from_masked_and_are_what_they_were_before_the_fields():
 def test_prompts_stand_before_the_text_or_beside_the_hidden_token(hidden, position, place):
   """A shift is one vector, which takes the place of no token."""
   settings, names = settings_of('smoke', downstream__hidden=hidden), ('prompt', 'inner_prompt', 'shift')
-  built = [methods.tuner_of(name, settings, POINT, ExactModel(10)) for name in names]
+  built = [methods.tuner_of(name, Trial(settings, POINT, 0), ExactModel(10)) for name in names]
   assert [each.prompt for each in built] == [Prompt(4, 0.5), Prompt(4, 0.5, place), Prompt(1, 0.5, place)]
   assert {each.head.position for each in built} == {position} and built[2].model == Shifted(ExactModel(10))
   assert [*map(settings.num_rows_added, names)] == [4, 4, 0]

@@ -8,6 +8,7 @@ import pytest
 from settings_cases import config_of, settings_of
 
 from configs import base
+from experiments.own.code import Function
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
@@ -27,7 +28,10 @@ def _grid(*words, config=None):
 
 def _ids(settings):
   """The ids of model, trial and fits, of an HMM and of a memory."""
-  both = [Trial(settings, point, 0, {'model': '', 'own_head': ''}) for point in (Point(4), Point(4, 2, 1))]
+  both = [
+    Trial(settings, point, 0, dict.fromkeys(('model', 'own_head'), Function(None, '')))
+    for point in (Point(4), Point(4, 2, 1))
+  ]
   fits = [both[0].fit_id(model, method) for model in ('bert', 'own') for method in METHODS]
   return [*fits, *((trial.id, trial.pretraining_id) for trial in both)]
 
