@@ -22,7 +22,6 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import CorpusSettings, MlmSettings, PretrainSettings
-from experiments.settings.trial import trials
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks
@@ -118,11 +117,7 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
       and a measurement if they are due.
   """
   directory = run.directory
-  # A finished model is complete, its checksums are written last: to read it needs no lock.
-  is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
   early = step if step in run.early else None
-  if is_read_only and (kept := models.load(directory, reporter, early)):
-    return kept[1]
   is_past = lambda: reporter.clock.is_past(run.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
@@ -361,17 +356,12 @@ def _note_environment(run: Pretraining, done: int) -> None:
 
 
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError if BERT cannot be pretrained, this machine has no mesh for it or cannot write to `pretrained`.
-
-  A folder that has every model is only read.
-  """
+  """Raise SettingsError unless BERT can be pretrained, on this machine, and written to `pretrained`."""
   if settings.has_bert:
     _check_bert(settings)
     check_mesh(settings)
-  if settings.pretrained:
-    folder = storage.located(settings.pretrained, 'pretrained')
-    if any(not models.is_finished(folder / name) for name in _pretraining_ids(settings)):
-      storage.check_writable(folder, 'pretrained')
+    if settings.pretrained:
+      storage.check_writable(storage.located(settings.pretrained, 'pretrained'), 'pretrained')
 
 
 def _check_bert(s: Settings) -> None:
@@ -390,15 +380,6 @@ def _check_bert(s: Settings) -> None:
   passed = set(range(0, p.num_steps + 1, each)).intersection(s.checkpoints)
   valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps, {p.num_steps}'
   s.require('checkpoints', s.checkpoints == tuple(sorted(passed)), valid)
-
-
-def _pretraining_ids(settings: Settings) -> Iterator[str]:
-  """The ids of the pretrained models of a grid."""
-  for trial in trials(settings):
-    if 'bert' in settings.models:
-      yield trial.pretraining_id
-    if 'other_bert' in settings.models:
-      yield trial.other.pretraining_id
 
 
 def check_mesh(s: Settings) -> None:

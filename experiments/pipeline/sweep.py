@@ -1,6 +1,5 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then the records of all."""
 
-import collections
 from collections.abc import Iterable, Sequence
 import contextlib
 import functools
@@ -31,7 +30,7 @@ def run(
   Returns what is left, as a sentence. Raises UnitsFailed.
   """
   others = _others(grid, workdir, own)
-  made = folders(grid, workdir, own, others)
+  made = folders(grid, workdir, own)
   distributed.in_process_0(data.keep)(own.arrays, workdir)
   asked = units(made, range(len(made)) if numbers is None else numbers)
   failed = queue.run(grid, workdir, asked, lambda: _finished([*grid, *others], workdir, own), reporter)
@@ -41,17 +40,9 @@ def run(
   return left
 
 
-def folders(
-  grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING, beside: Sequence[Settings] = ()
-) -> list[TrialFolder]:
-  """The folder of every trial of one or several settings, in the order of `trials`.
-
-  Each knows the trials that share its draws, of these settings and those `beside` them.
-  """
-  made, alike = trials(*grid, own=own.of), collections.defaultdict[str, dict[str, None]](dict)
-  for trial in [*made, *trials(*beside)]:
-    alike[trial.draws_id][trial.id] = None
-  return [TrialFolder(trial, workdir, tuple(alike[trial.draws_id])) for trial in made]
+def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING) -> list[TrialFolder]:
+  """The folder of every trial of one or several settings, in the order of `trials`."""
+  return [TrialFolder(trial, workdir) for trial in trials(*grid, own=own.of)]
 
 
 def units(folders: Sequence[TrialFolder], numbers: Iterable[int]) -> list[Unit]:

@@ -80,7 +80,7 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
       content = files.read_json(path)
       environments[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
-  return {environment_id: environments[environment_id] for environment_id in named if environment_id in environments}
+  return {one: environments[one] for one in named if one in environments}
 
 
 def differing(recorded: Iterable[Environment], here: Environment) -> list[str]:

@@ -13,7 +13,7 @@ from experiments.records.results import Record
 from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Settings
-from experiments.settings.methods import METHODS, WITHOUT_BERT
+from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
 
 # In the folder of a trial: some of its texts, with what BERT and the exact model make of them.
@@ -39,11 +39,10 @@ def pretrained_folder(settings: Settings, workdir: pathlib.Path) -> pathlib.Path
 
 
 class TrialFolder(NamedTuple):
-  """The files of a trial in the workdir of a run, and the ids of the trials that share its draws, its own too."""
+  """The files of a trial in the workdir of a run."""
 
   trial: Trial
   workdir: pathlib.Path
-  alike: tuple[str, ...] = ()
 
   @property
   def directory(self) -> pathlib.Path:
@@ -108,14 +107,9 @@ def _read_whole(path: pathlib.Path, name: Name, trial_id: str) -> Record:
 def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """The requested names without an intact record, each of which is read once; the caller holds the trial's lock.
 
-  A corrupt record or array is reported, and both are renamed. A record that another trial has, since no BERT decides
-  it, is copied.
+  A corrupt record or array is reported, and both are renamed.
   """
-  return [
-    name
-    for name, path in folder.paths().items()
-    if not (_is_intact(path, name, folder.trial.id, reporter) or _is_copied(folder, name, path))
-  ]
+  return [name for name, path in folder.paths().items() if not _is_intact(path, name, folder.trial.id, reporter)]
 
 
 def _is_intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> bool:
@@ -129,20 +123,6 @@ def _is_intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter
     moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
     reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
     return False
-
-
-def _is_copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> bool:
-  """Copy a record that no BERT decides, with its arrays, from a trial that shares the draws; False if none has it."""
-  for other in folder.alike if name.model in WITHOUT_BERT else ():
-    source = folder.directory.parent / other / path.name
-    with contextlib.suppress(OSError, files.Corrupt):
-      record = _read_whole(source, name, other)
-      files.write_whole(path.with_suffix('.npz'), source.with_suffix('.npz').read_bytes())
-      of_trial = {'trial_id': folder.trial.id, 'pretraining_id': folder.trial.pretraining_id}
-      record |= {**folder.trial.settings.given, **of_trial}
-      files.write_sealed(path, record)
-      return True
-  return False
 
 
 class TunedTask(NamedTuple):

@@ -76,7 +76,7 @@ def test_a_killed_grid_equals_its_points_run_apart(flags, moment, lists, tmp_pat
 
 
 def test_nothing_is_computed_twice(tmp_path, monkeypatch):
-  """Three prompt lengths share a BERT and the exact posteriors; another learning rate, in a later run, all but BERT.
+  """Three prompt lengths share a BERT and the exact posteriors; another learning rate, in a later run, the posteriors.
 
   The folder then shows the records of both runs.
   """
@@ -91,7 +91,7 @@ def test_nothing_is_computed_twice(tmp_path, monkeypatch):
   # Each model has one head and three prompts.
   assert counts() == [1, 1, 8]
   said = finished_command(*command, '--config.pretrain.learning_rate=3e-3')
-  assert counts() == [2, 1, 12]
+  assert counts() == [2, 1, 16]
   assert 'pretrain.learning_rate=0.001' in said
   records = load(tmp_path)
   assert records.groupby(['pretrain.learning_rate', 'prompt.length']).size().tolist() == [8] * 6
