@@ -38,8 +38,8 @@ from hmm_jax.models.bert import Bert, BertModel, unrolled
 
 # Folder of a workdir with a file for each reference.
 FOLDER = 'user_data'
-# Most bytes of NAME, so that NAME-DIGEST.npz has at most 255.
-_LONGEST_NAME = 238
+# Most characters of NAME, so that NAME-DIGEST.npz has at most 255 bytes.
+_LONGEST_NAME = 50
 _VALID = {
   'distribution': f'one of {", ".join(processes.NAMED)}, as mess3:alpha=0.6, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
@@ -84,8 +84,8 @@ NOTHING = Own()
 def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Own:
   """Read the model, the process and the corpus of a grid's config, and set the fields that follow from them.
 
-  A file that is gone is looked for in the workdir, by its name. Without another process, that of the model is taken.
-  Raises SettingsError if it is nowhere or malformed, and if a field that the command line has `named` contradicts it.
+  A reference is looked for in the workdir. Without another process, that of the model is taken. Raises SettingsError if
+  something is nowhere or malformed, and if a field that the command line has `named` contradicts it.
   """
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
   if 'hmm' not in config:
@@ -164,31 +164,17 @@ def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: C
 
 
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
-  """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
+  """The reference and the arrays of what a field names: a process, a file, or a reference itself, in the workdir."""
   word = os.path.expanduser(word)
   path, name = pathlib.Path(word), word.split(':')[0]
-  if name in processes.NAMED:
-    # Its parameters decide the digest.
-    path = pathlib.Path(name)
-  elif not os.path.exists(word):
-    kept = _copies(field, path, workdir)
-    require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
-    if kept:
-      return kept.popitem()
+  if not os.path.exists(word) and path.name in [file.stem for file in files.entries(workdir / FOLDER)]:
+    arrays = load(workdir, path.name)
+    if ('tokens' in arrays) == (field == 'corpus_file'):
+      return path.name, arrays
   arrays = read(field, word, reader)
-  return f'{_name(path)}-{_digest(arrays)}', arrays
-
-
-def _name(path: pathlib.Path) -> str:
-  """The NAME of a file's reference; a digest if it is too long for a file of the workdir."""
-  return path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
-
-
-def _copies(field: str, path: pathlib.Path, workdir: pathlib.Path) -> dict[str, Arrays]:
-  """The arrays that a workdir has under the name of a path, which may be a reference itself, by reference."""
-  stems = [file.stem for file in files.entries(workdir / FOLDER)]
-  named = {stem: load(workdir, stem) for stem in stems if stem == path.name or stem.rpartition('-')[0] == _name(path)}
-  return {stem: arrays for stem, arrays in named.items() if ('tokens' in arrays) == (field == 'corpus_file')}
+  # The parameters of a named process decide its digest.
+  stem = name if name in processes.NAMED else path.stem
+  return f'{stem[:_LONGEST_NAME]}-{_digest(arrays)}', arrays
 
 
 def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:

@@ -5,8 +5,6 @@ import dataclasses
 import functools
 import math
 import pathlib
-import shlex
-import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -47,7 +45,6 @@ class Pretraining(NamedTuple):
     corpus: the sizes of what is trained on.
     mesh: of the devices that train.
     text: what the corpus is drawn from, or given documents.
-    documents: their name, if they are given.
     key: decides all that is drawn.
     ideals: what the model is measured against.
     directory: of its checkpoints and its models.
@@ -63,7 +60,6 @@ class Pretraining(NamedTuple):
   corpus: CorpusSettings
   mesh: jax.sharding.Mesh
   text: Any
-  documents: str
   key: Array
   ideals: Any
   directory: pathlib.Path
@@ -89,7 +85,6 @@ def planned(
     corpus=settings.corpus,
     mesh=sharding.make_mesh(*settings.mesh.sizes(jax.device_count())),
     text=text,
-    documents=settings.corpus_file,
     key=key,
     ideals=ideals,
     directory=directory,
@@ -146,19 +141,13 @@ def _last_params(run: Pretraining, reporter: Reporter) -> Any:
       locks.check_held(run.directory)
       params = params_here(state)
       process = None if isinstance(run.text, np.ndarray) else run.text
-      models.write(run.directory, run.model, params, process, _card(run, metrics))
+      gap = metrics[-1]['kl_at_mask']
+      card = f'# BERT {run.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
+      models.write(run.directory, run.model, params, process, card)
       return params
   # A signal comes first.
   reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
   raise OutOfTime
-
-
-def _card(run: Pretraining, metrics: list[dict[str, float]]) -> str:
-  """The model card of a pretraining."""
-  text = run.documents or 'documents of the process in `distribution.json`'
-  steps, gap, command = run.fields.num_steps, metrics[-1]['kl_at_mask'], shlex.join(sys.orig_argv)
-  name = run.directory.name
-  return f'# BERT {name}\n\n{steps} steps on {text}. KL(G || BERT) at the [MASK]: {gap:.4f} nats.\n\n    {command}\n'
 
 
 def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:

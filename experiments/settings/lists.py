@@ -26,8 +26,8 @@ OF_RUNNING = (
 )
 # Fields that decide no record.
 NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
-# Fields outside the groups that decide records; a process has one value of the last.
-_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label', 'fast_compilation')
+# Fields outside the groups that decide records.
+_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
 # Every record of a trial names these.
 _NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
@@ -60,7 +60,7 @@ def _decides(name: str) -> bool:
 
 def takes(name: str, field: dataclasses.Field) -> bool:
   """True if a field of a grid of trials takes a list."""
-  return _decides(name) and field.type in (bool, int, float, str) and name != 'fast_compilation'
+  return _decides(name) and field.type in (bool, int, float, str)
 
 
 @contextlib.contextmanager

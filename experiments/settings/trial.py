@@ -91,8 +91,6 @@ class Trial(NamedTuple):
     # For given data only the digest counts, not the name.
     digests = [settings.given[name].rpartition('-')[2] for name in given]
     parts: list[Any] = [settings.seed, point.num_states, self.number, digests or settings.hmm, *more]
-    if settings.fast_compilation:
-      parts.append('fast compilation')
     if point.memory_size:
       parts += [point, settings.memory.joint_prior, settings.memory.joint_permutations]
     return parts

