@@ -77,7 +77,7 @@ def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
   # As trials run, so that they find its programs.
   with trial_lib.precisely():
     try:
-      trial_lib.shared_tasks(trial, distribution)
+      trial_lib.tasks_of(trial, distribution)
     except SettingsError:
       raise
     except ValueError:

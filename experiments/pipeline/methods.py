@@ -120,10 +120,20 @@ _CHANGED = (token_readers.changed_shares,)
 _PARAMETERS = (optimal_heads.num_parameters,)
 _refitted = functools.partial(scheduled.refitted, scheduled.one_start)
 _refitted_best = functools.partial(scheduled.refitted, scheduled.best_start)
-_table = functools.partial(token_readers.fits, token_readers.table)
-_logistic = functools.partial(token_readers.fits, token_readers.logistic)
-_window = functools.partial(token_readers.fits, token_readers.window)
-_pairs = functools.partial(token_readers.fits, token_readers.pairs)
+
+
+def _each(fit: Callable[..., Fitted]) -> Callable[..., list[Fitted]]:
+  """A `fit` of one task, for each."""
+  return functools.partial(optimal_heads.for_each, fit)
+
+
+def _fewest(read: Callable[..., Fitted]) -> Callable[..., list[Fitted]]:
+  """A reader of tokens that chooses their number, for each task."""
+  return _each(functools.partial(token_readers.fewest, read))
+
+
+_whitened = _each(optimal_heads.whitened_on_model)
+_validated = _each(optimal_heads.whitened_head)
 
 WAYS = {
   'head': Way(),
@@ -136,15 +146,15 @@ WAYS = {
   'attention': Way(_attention, measures=(attention.profiles,)),
   'prompt_attention': Way(_attention, _prefix, measures=_EFFECTS),
   'head_best': Way(read=optimal_heads.states, fit=best_heads.fits, measures=_SIZES),
-  'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=_SIZES),
-  'head_whitened': Way(read=_probs, fit=optimal_heads.whitened, measures=(*_SIZES, optimal_heads.under_noise)),
+  'head_converged': Way(read=_probs, fit=_each(optimal_heads.converged_head), measures=_SIZES),
+  'head_whitened': Way(read=_probs, fit=_whitened, measures=(*_SIZES, optimal_heads.under_noise)),
   'mlp': Way(_mlp, measures=_PARAMETERS),
   'mlp_converged': Way(_mlp, fit=scheduled.best_start, measures=_PARAMETERS),
-  'quadratic': Way(read=_products, fit=optimal_heads.validated, measures=_PARAMETERS),
-  'posterior': Way(read=_posterior, fit=optimal_heads.validated),
+  'quadratic': Way(read=_products, fit=_validated, measures=_PARAMETERS),
+  'posterior': Way(read=_posterior, fit=_validated),
   'neighbours': Way(read=neighbours.nearest, fit=neighbours.fits),
-  'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
-  'probe_ridge': Way(probes=True, fit=optimal_heads.standardised),
+  'probe_converged': Way(probes=True, fit=_whitened),
+  'probe_ridge': Way(probes=True, fit=_each(optimal_heads.standardised_head)),
   'attention_converged': Way(_attention, fit=scheduled.best_start),
   'oracle_prompt': Way(prompt=_prefix, fit=scheduled.best_start, measures=_EFFECTS),
   'prompt_refit': Way(prompt=_prefix, fit=_refitted, measures=_EFFECTS),
@@ -152,12 +162,14 @@ WAYS = {
   'attention_blind': Way(functools.partial(_attention, reads_tokens=False)),
   'attention_constant': Way(functools.partial(_attention, reads_probs=False)),
   'masks': Way(read=_marginals),
-  'masks_converged': Way(read=_marginals, fit=optimal_heads.whitened),
-  'table': Way(read=token_readers.nearest, fit=_table, measures=_CHANGED),
-  'tokens': Way(read=token_readers.nearest, fit=_logistic, measures=_CHANGED),
-  'window': Way(read=token_readers.nearest, fit=_window, measures=_CHANGED),
+  'masks_converged': Way(read=_marginals, fit=_whitened),
+  'table': Way(read=token_readers.nearest, fit=_fewest(token_readers.table), measures=_CHANGED),
+  'tokens': Way(read=token_readers.nearest, fit=_fewest(token_readers.logistic), measures=_CHANGED),
+  'window': Way(read=token_readers.nearest, fit=_fewest(token_readers.window), measures=_CHANGED),
   # Pairs of more tokens have more features than there are labelled texts.
-  'window_quadratic': Way(read=functools.partial(token_readers.nearest, most=3), fit=_pairs, measures=_CHANGED),
+  'window_quadratic': Way(
+    read=functools.partial(token_readers.nearest, most=3), fit=_fewest(token_readers.pairs), measures=_CHANGED
+  ),
 }
 
 

@@ -64,16 +64,7 @@ def load(directory: pathlib.Path, reporter: Reporter, step: int | None = None) -
   A corrupt one is reported and renamed. All processes call it together, and see the same folder.
   """
   folder = place(directory, step)
-
-  def is_intact() -> bool:
-    if not files.is_sealed(folder):
-      return False
-    fault = files.fault(folder, directory.name)
-    if fault:
-      reporter.say(f'model {folder}: {fault}; renamed to {files.rename_corrupt(folder)}')
-    return not fault
-
-  if not distributed.broadcast_from_process_0(is_intact):
+  if not distributed.broadcast_from_process_0(lambda: files.is_intact(folder, directory.name, reporter)):
     return None
   model, params, _ = read(folder)
   return model, jax.device_put(params, jax.local_devices()[0])

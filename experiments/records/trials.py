@@ -119,9 +119,7 @@ def _is_intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter
   except FileNotFoundError:
     return False
   except files.Corrupt as error:
-    both = path, path.with_suffix('.npz')
-    moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
-    reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
+    files.set_aside(reporter, error, path, path.with_suffix('.npz'))
     return False
 
 

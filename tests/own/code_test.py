@@ -162,7 +162,7 @@ def test_a_process_that_does_not_fit_in_memory_is_refused_in_a_sentence(monkeypa
   def exhausts(*_):
     raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory. At 0x7f')
 
-  monkeypatch.setattr(checks.trial_lib, 'shared_tasks', exhausts)
+  monkeypatch.setattr(checks.trial_lib, 'tasks_of', exhausts)
   with pytest.raises(
     SettingsError, match=r'^num_states is \(4,\); valid are fewer \(RESOURCE_EXHAUSTED: Out of memory\)$'
   ):

@@ -211,7 +211,8 @@ def test_validation_chooses_the_ridge_of_a_model(job):
   train, validation, test = SPLITS.values()
   how = dict(num_classes=2, tolerance=1e-8, max_iterations=1000)
   heads = {
-    ridge: whitened_head(PROBS[train], NOISY_LABELS[train], ridge=ridge, **how).head for ridge in optimal_heads._RIDGES
+    ridge: whitened_head(PROBS[train], NOISY_LABELS[train], ridge=ridge, **how).head
+    for ridge in sorted(optimal_heads._RIDGES)
   }
   right = {ridge: (PROBS @ head.weights + head.bias).argmax(1) == NOISY_LABELS for ridge, head in heads.items()}
   best = max(right, key=lambda ridge: (right[ridge][validation].mean(), ridge))

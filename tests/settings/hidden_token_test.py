@@ -16,8 +16,8 @@ POINT = Point(4)
 def test_ids_tell_causal_from_masked_and_are_what_they_were_before_the_fields():
   changes = {}, {'bert__causal': False}, {'bert__causal': False, 'downstream__hidden': 'first'}
   trials = [Trial(settings_of('smoke', 'next_token', **each), POINT, 0) for each in changes]
-  ids = zip(*((trial.id, trial.draws_id, trial.pretraining_id) for trial in trials))
-  assert [*map(len, map(set, ids))] == [3, 3, 2]
+  ids = zip(*((trial.id, trial.pretraining_id) for trial in trials))
+  assert [*map(len, map(set, ids))] == [3, 2]
   # The numbers of a smoke run when the fields came.
   then = dict(downstream__num_train=256, pretrain__learning_rate=0.002)
   plain = Trial(settings_of('smoke', **then), POINT, 0)
