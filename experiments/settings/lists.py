@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
-import itertools
 import re
 from typing import Any
 
@@ -97,18 +96,14 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   record, what each record of a trial names, and what a given process or corpus sets, unless settings of the same one
   differ in it.
   """
-  return points_of([dict(flat(dataclasses.asdict(one))) for one in grid], all(map(is_grid, grid)))
-
-
-def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dict[str, Any]]:
-  """`points` of settings that are `flat`, of a grid of trials or not; only those that have a field can differ in it."""
+  several = [dict(flat(dataclasses.asdict(one))) for one in grid]
+  of_trials = all(map(is_grid, grid))
   decides = _decides if of_trials else lambda name: name.partition('.')[0] not in NEVER_DECIDE
-
-  def differs(name: str) -> bool:
-    pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several if name in one}
-    return len(pairs) > len({given for given, _ in pairs})
-
-  names = [name for name in dict.fromkeys(itertools.chain(*several)) if decides(name) and differs(name)]
-  columns = {name: name if name == 'scale' or is_column(name) else f'config.{name}' for name in names}
-  plain = lambda value: str(value) if isinstance(value, tuple) else value
-  return [{columns[name]: plain(one[name]) for name in names if name in one} for one in several]
+  point_of: list[dict[str, Any]] = [{} for _ in grid]
+  for name in filter(decides, several[0] if several else ()):
+    pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several}
+    if len(pairs) > len({given for given, _ in pairs}):
+      column = name if name == 'scale' or is_column(name) else f'config.{name}'
+      for point, one in zip(point_of, several):
+        point[column] = str(one[name]) if isinstance(one[name], tuple) else one[name]
+  return point_of

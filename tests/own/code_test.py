@@ -79,19 +79,6 @@ def test_labels_of_ones_own_meet_every_reader_and_are_resumed_and_verified(tmp_p
   assert len({trial.pretraining_id for trial in (*trials, plain)}) == 1
 
 
-@pytest.mark.parametrize(
-  ('labels', 'valid'),
-  [
-    (lambda texts, _: texts[:3, 1], r'shape \(3,\); valid is \(\d+,\)'),
-    (lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
-    (lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
-  ],
-)
-def test_a_function_that_gives_no_labels_is_refused(labels, valid):
-  with pytest.raises(SettingsError, match=f"^label is 'mine:parity'.*{valid}"):
-    checks.check_draws(LABELS, Own({'mine:parity': code.Function(labels, '')}))
-
-
 class Embeddings(ExactModel):
   """Predicts its embeddings."""
 
@@ -118,34 +105,31 @@ def _interrupts(*_):
   raise KeyboardInterrupt
 
 
+TEN = dataclasses.replace(SETTINGS, num_states=(10,))
+SHIFTED = dataclasses.replace(TEN, methods=('shift',))
+
+
 @pytest.mark.parametrize(
-  ('call', 'num_states', 'valid'),
+  ('field', 'settings', 'call', 'says'),
   [
-    (lambda hmm, _: (Embeddings(10), hmm), 4, r'\(10, 1, 10\), not \(10, 1, 4\)'),
-    (lambda hmm, _: (Embeddings(10), hmm), 10, r'are probabilities, not \['),
-    (lambda hmm, _: (FirstText(10), hmm), 10, 'no other text'),
-    (_exits, 10, 'which raised SystemExit'),
-    (_interrupts, 10, 'which raised KeyboardInterrupt'),
+    ('label', LABELS, lambda texts, _: texts[:3, 1], r'shape \(3,\); valid is \(\d+,\)'),
+    ('label', LABELS, lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
+    ('label', LABELS, lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
+    ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 10\), not \(10, 1, 4\)'),
+    ('model', TEN, lambda hmm, _: (Embeddings(10), hmm), r'are probabilities, not \['),
+    ('model', TEN, lambda hmm, _: (FirstText(10), hmm), 'no other text'),
+    ('model', TEN, _exits, 'which raised SystemExit'),
+    ('model', TEN, _interrupts, 'which raised KeyboardInterrupt'),
+    ('model', SHIFTED, lambda hmm, _: (Embeddings(10), hmm), 'are `decode` of'),
+    ('model', SHIFTED, lambda hmm, _: (Undecoded(10), hmm), 'overrides decode'),
+    ('own_head', exact_settings(**METHODS), lambda _: Linear(3), r'shape \(2, 3\); valid is \(2, 2\)'),
   ],
 )
-def test_an_object_that_is_no_model_is_refused(call, num_states, valid):
-  """Predictions of another width, that are no probabilities or of other texts, an exit and an interrupt."""
-  own = Own({'mine:build': code.Function(call, '')})
-  with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    checks.check_draws(dataclasses.replace(SETTINGS, num_states=(num_states,)), own)
-
-
-@pytest.mark.parametrize(('model', 'valid'), [(Embeddings(10), 'are `decode` of'), (Undecoded(10), 'overrides decode')])
-def test_a_model_that_is_shifted_decodes_what_it_predicts(model, valid):
-  own = Own({'mine:build': code.Function(lambda hmm, _: (model, hmm), '')})
-  with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    checks.check_draws(dataclasses.replace(SETTINGS, num_states=(10,), methods=('shift',)), own)
-
-
-def test_an_object_that_is_no_head_is_refused():
-  """Before anything is trained."""
-  with pytest.raises(SettingsError, match=r"^own_head is 'mine:head'.*shape \(2, 3\); valid is \(2, 2\)"):
-    checks.check_draws(exact_settings(**METHODS), Own({'mine:head': code.Function(lambda _: Linear(3), '')}))
+def test_a_function_that_does_not_serve_is_refused(field, settings, call, says):
+  """By what it gives, before anything is trained; also if it exits or interrupts."""
+  name = getattr(settings, field)
+  with pytest.raises(SettingsError, match=f"^{field} is '{name}'.*{says}"):
+    checks.check_draws(settings, Own({name: code.Function(call, '')}))
 
 
 @pytest.mark.slow
