@@ -50,7 +50,6 @@ class Pretraining(NamedTuple):
     directory: of its checkpoints and its models.
     early: the steps before the last whose models are kept.
     time_budget: in minutes; 0 for no limit.
-    keeps_checkpoints: whether they stay beside the finished model.
     elsewhere: the reference of a model that takes the place of this one, if any.
     given: this model, if this process has read it.
   """
@@ -65,7 +64,6 @@ class Pretraining(NamedTuple):
   directory: pathlib.Path
   early: tuple[int, ...]
   time_budget: float
-  keeps_checkpoints: bool
   elsewhere: str
   given: data.Model | None = None
 
@@ -90,7 +88,6 @@ def planned(
     directory=directory,
     early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
     time_budget=settings.time_budget,
-    keeps_checkpoints=settings.keep_checkpoints,
     elsewhere=settings.pretrained_from,
   )
 
@@ -99,7 +96,7 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
   """The parameters of the model of a directory, trained on from its newest checkpoint if there is no model.
 
   With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
-  finished here is written; once there is one, checkpoints are removed unless they are kept. It waits while another
+  finished here is written; once there is one, checkpoints are removed. It waits while another
   process works on the directory. The mesh may differ from the one that saved the checkpoint. The parameters lie on the
   first device of this host, each array whole.
 
@@ -119,8 +116,7 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
       raise OutOfTime
     distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
     params = _last_params(run, reporter)
-    if not run.keeps_checkpoints:
-      checkpoints.remove(directory / checkpoints.NAME)
+    checkpoints.remove(directory / checkpoints.NAME)
     return params if early is None else _early_params(run, early, reporter)
 
 

@@ -159,11 +159,11 @@ def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], 
   locks.check_held(folder.directory)
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
+  environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
   for tuned in outcome:
     name = Name(tuned.task, model, method, gap.get('step'))
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
     record |= {'trial': trial.number, 'task': tuned.task, 'model': model, 'method': method}
-    environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
     digest = files.write_arrays(paths[name].with_suffix('.npz'), tuned.trainable)
     record |= {**tuned.measured, **gap, **ids, 'environment': environment_id, _ARRAYS: digest}

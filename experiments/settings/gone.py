@@ -8,6 +8,7 @@ FIELDS = {
   'fast_compilation': False,
   'initialization_timeout': 120,
   'joint': 2,
+  'keep_checkpoints': False,
   'key_size': 0,
   'mask_share': 0.8,
   'max_certificates': 1000,

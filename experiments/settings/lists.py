@@ -18,7 +18,6 @@ OF_RUNNING = (
   'debug_nans',
   'distributed',
   'figure',
-  'keep_checkpoints',
   'plan',
   'shown_texts',
   'time_budget',
