@@ -104,7 +104,6 @@ def start(experiment: str, scale: str) -> ml_collections.ConfigDict:
   config.scale = scale
   config.seed = 0
   config.compilation_cache = 'auto'
-  config.fast_compilation = False
   config.deterministic = False
   config.debug_nans = False
   return config
@@ -199,7 +198,6 @@ def _running(config: ml_collections.ConfigDict) -> None:
     heartbeat_timeout=30,
   )
   config.pretrained = 'runs/pretrained'
-  config.keep_checkpoints = False
   config.time_budget = 0.0
   config.shown_texts = 10
   config.figures = ('figure_3_left',)

@@ -25,6 +25,7 @@ import jax
 import rich.console
 
 from experiments.own import code, data
+from experiments.own.data import Own
 from experiments.records import results, status as status_lib
 from experiments.runtime import distributed, exit_status, jax_options, signals, storage
 from experiments.runtime.progress import Reporter, write
@@ -62,9 +63,13 @@ def _main(argv: list[str]) -> None:
   if flags.workdir or config:
     workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
 
+  arrays, models = dict[str, Any](), dict[str, Any]()
+
   def read(config: Any) -> Any:
     if flags.mode != 'verify':
-      data.resolve(config, workdir, config_lib.named(argv))
+      found = data.resolve(config, workdir, config_lib.named(argv))
+      arrays.update(found.arrays)
+      models.update(found.models)
     return registry.from_config(config)
 
   if flags.help:
@@ -75,35 +80,34 @@ def _main(argv: list[str]) -> None:
     is_grid = config and config.experiment in GRIDS
     return write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
   require(flags.workdir or config, '--workdir', '', 'a folder of records')
-  return _MODES[flags.mode](grid, workdir, flags)
+  return _MODES[flags.mode](grid, workdir, flags, Own(arrays=arrays, models=models))
 
 
-def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
+def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Make the missing records, then tables and figures; raises SettingsError before anything is written."""
   # Fields that decide how a process runs take no list.
   settings, study, is_grid = grid[0], EXPERIMENTS[grid[0].experiment], grid[0].experiment in GRIDS
-  asked = (grid if is_grid else settings), workdir
-  numbers = [trial_numbers(flags.trials, len(trials(*grid)))] if is_grid else []
+  numbers = trial_numbers(flags.trials, len(trials(*grid))) if is_grid else []
   jax_options.set_up(settings)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)
-    code.import_named(*grid)
-  distributed.raise_everywhere(lambda: study.check(asked[0]))
+  if is_grid:
+    own = own._replace(functions=code.imported(grid))
+  distributed.raise_everywhere(lambda: study.check(grid, own) if is_grid else study.check(settings))
   reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
-  other_settings = distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid))
-  reporter.say(other_settings)
+  reporter.say(distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid)))
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
-    left = study.run(*asked, reporter, *numbers)
+    asked = (grid, workdir, reporter, numbers, own) if is_grid else (settings, workdir, reporter)
+    left = study.run(*asked)
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
     distributed.broadcast_from_process_0(lambda: bool(study.show(settings, workdir, reporter)))
-  # The first sentence is repeated: a run is long.
-  reporter.say(reporter.clock.line(), other_settings, left)
+  reporter.say(reporter.clock.line(), left)
 
 
-def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
+def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Redraw tables, figures and reports from the records; several folders are put side by side in the first."""
   names, reporter = [] if workdir.exists() else flags.workdir.split(','), Reporter(rich.console.Console())
   workdirs = [storage.located(name, '--workdir') for name in names if len(names) > 1] or [workdir]
@@ -114,24 +118,24 @@ def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
     write_page(reports, workdirs[0] / 'side_by_side.html', reporter)
 
 
-def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags) -> None:
+def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Print the number, state and missing records of each trial."""
   from experiments.pipeline import sweep
 
-  code.import_named(*grid)
   results.check_recorded(workdir, grid[0])
-  write(status_lib.text(sweep.folders(grid, workdir)))
+  own = own._replace(functions=code.imported(grid))
+  write(status_lib.text(sweep.folders(grid, workdir, own)))
 
 
-def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags) -> None:
+def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Rerun trials of a folder and compare their records; `grid`, if any, names the user's own functions."""
   from experiments.pipeline import verify as verify_lib
 
   configs, classes = verify_lib.configs_of(workdir), dict.fromkeys(GRIDS, Settings)
   recorded = verify_lib.recorded_settings(configs, flags.pretrained, classes)
   jax_options.set_up(recorded[0])
-  code.import_named(*(settings for settings in grid if isinstance(settings, Settings)))
-  verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()))
+  own = own._replace(functions=code.imported(settings for settings in grid if isinstance(settings, Settings)))
+  verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()), own)
 
 
 _MODES = {'run': run, 'report': report, 'status': status, 'verify': verify}

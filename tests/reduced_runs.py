@@ -35,7 +35,7 @@ def finished(folder, experiment, scale):
     if value != config[name]:
       is_list = type(value) is tuple and known[name].type in (int, float)
       words.append(f'--config.{name}={",".join(map(str, value)) if is_list else value}')
-  words += ['--config.fast_compilation', f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}']
+  words += [f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}']
   folder.mkdir(exist_ok=True)
   with filelock.FileLock(folder / f'{experiment}-{scale}.lock'), contextlib.chdir(folder):
     if not (workdir / 'report.html').exists():

@@ -27,7 +27,6 @@ QUIET = Reporter(rich.console.Console(quiet=True))
 # Flags of small runs, which share what they compile.
 CHEAP = (
   '--config.pretrained=',
-  '--config.fast_compilation',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
 # The name of the process of `lock_elsewhere`.

@@ -14,10 +14,10 @@ _shipped = functools.cache(config_lib.shipped)
 def config_of(scale='small', experiment='prompt_vs_head', **changes):
   """The shipped config with other values of some fields; `hmm__num_tokens` is the field of a group.
 
-  Programs are compiled fast. Pretrained models lie in the workdir.
+  Pretrained models lie in the workdir.
   """
   config = config_lib.at_scale(_shipped(experiment), scale)
-  config.update(fast_compilation=True, **{name: '' for name in ('pretrained',) if name in config})
+  config.update({name: '' for name in ('pretrained',) if name in config})
   with config.ignore_type():
     config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
   return config

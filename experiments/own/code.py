@@ -3,7 +3,7 @@
 A record, which may come from anybody, can name a function only if this process's command line named it too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import hashlib
 import pathlib
 import pkgutil
@@ -14,7 +14,7 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.settings.fields import require, users_program
+from experiments.settings.fields import users_program
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
@@ -22,6 +22,9 @@ from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads, tasks
+
+# Fields of settings that name a function.
+FIELDS = ('model', 'own_head', 'label')
 
 
 class Function(NamedTuple):
@@ -37,50 +40,32 @@ class Function(NamedTuple):
   digest: str
 
 
-_imported: dict[str, Function] = {}
-
-
-def import_named(*grid: Settings) -> None:
-  """Import the functions that settings name, once a process.
+def imported(grid: Iterable[Settings]) -> dict[str, Function]:
+  """The functions that settings name, by their names.
 
   Call it once JAX is configured, since a module may compute when it is imported. Raises SettingsError if that fails.
   """
-  for field, name in (named for settings in grid for named in _named(settings).items()):
-    if name not in _imported:
+  functions = dict[str, Function]()
+  for field, name in ((field, getattr(settings, field)) for settings in grid for field in FIELDS):
+    if name and name not in functions:
       with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
         call = pkgutil.resolve_name(name)
         source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
-        _imported[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
+        functions[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
+  return functions
 
 
-def _named(settings: Settings) -> dict[str, str]:
-  """The functions of settings, by the field that names each."""
-  named = {'model': settings.model, 'own_head': settings.own_head, 'label': settings.label}
-  return {field: name for field, name in named.items() if name}
-
-
-def imported(field: str, name: str) -> Function:
-  """The function that a field names. Raises SettingsError if no flag or config file of this process named it."""
-  require(name in _imported, field, name, 'one named by a flag or a config file; records import no code')
-  return _imported[name]
-
-
-def digests(settings: Settings) -> dict[str, str]:
-  """The digests of the functions of settings, by the field that names each; raises SettingsError as `imported` does."""
-  return {field: imported(field, name).digest for field, name in _named(settings).items()}
-
-
-def own_model(name: str, distribution: Distribution, key: Array) -> tuple[MaskedLM, Any]:
+def own_model(build: Function, distribution: Distribution, key: Array) -> tuple[MaskedLM, Any]:
   """The masked language model that a function makes of a distribution, and its parameters on a device of this host.
 
   Args:
-    name: of the function. The model that it returns is hashable, as a frozen dataclass is, since programs are compiled
-      for it; the parameters are a tree of arrays.
+    build: makes a model that is hashable, as a frozen dataclass is, since programs are compiled for it, and its
+      parameters, a tree of arrays.
     distribution: an `HMM` or a `MemoryHMM`.
     key: decides what the function draws, so that a trial that is run again has the same model.
   """
   device = jax.local_devices()[0]
-  model, params = imported('model', name).call(*jax.device_put((jax.device_get(distribution), key), device))
+  model, params = build.call(*jax.device_put((jax.device_get(distribution), key), device))
   return model, jax.device_put(params, device)
 
 
@@ -89,56 +74,53 @@ def check_model(trial: Trial, distribution: Distribution) -> None:
 
   A causal one can predict the hidden token of a text only if that is the last. One that is shifted has `decode`.
   """
-  name, hidden = trial.settings.model, trial.settings.downstream.hidden
-  num_tokens = distribution.num_tokens
+  settings, num_tokens = trial.settings, distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
   texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
-  shape = (len(texts), 1, num_tokens)
-  with users_program('model', name, 'a function from (distribution, key) to a hashable MaskedLM and its parameters'):
-    model, params = own_model(name, distribution, trial.keys().pretraining)
+  with users_program('model', settings.model, 'a function to a hashable MaskedLM and its parameters'):
+    model, params = own_model(trial.own['model'], distribution, trial.keys().pretraining)
     hash(model)
     is_shifted = any(METHODS[method].shifts for method in trial.methods)
     probs = np.asarray(token_probs(Shifted(model) if is_shifted else model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
-    apart = abs(alone - probs).max()
-  require(
-    not getattr(model, 'causal', False) or hidden == 'last', 'downstream.hidden', hidden, "'last' for a causal model"
-  )
+  is_seen = not getattr(model, 'causal', False) or settings.downstream.hidden == 'last'
+  settings.require('downstream.hidden', is_seen, "'last' for a causal model")
+  shape = len(texts), 1, num_tokens
   valid = f'one whose predictions at one position of {len(texts)} texts have shape {shape}, not {probs.shape}'
-  require(probs.shape == shape, 'model', name, valid)
+  settings.require('model', probs.shape == shape, valid)
   # Predictions for a text that cannot occur are 0.
   totals = probs.sum(-1)
   are_probs = probs.min() >= 0 and np.allclose(totals, totals > 0, atol=1e-3)
-  require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
+  settings.require('model', are_probs, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
   valid = 'one whose predictions depend on no other text and not on the positions read'
-  if is_shifted:
-    valid += ', and are `decode` of `represent`'
-  require(apart < 1e-3, 'model', name, valid)
+  valid += ', and are `decode` of `represent`' if is_shifted else ''
+  settings.require('model', abs(alone - probs).max() < 1e-3, valid)
 
 
-def own_head(settings: Settings) -> heads.Head:
+def own_head(trial: Trial) -> heads.Head:
   """The head that a function makes of the number of classes."""
-  return imported('own_head', settings.own_head).call(settings.downstream.num_classes)
+  return trial.own['own_head'].call(trial.settings.downstream.num_classes)
 
 
-def own_labels(settings: Settings) -> tasks.LabelRule:
+def own_labels(trial: Trial) -> tasks.LabelRule:
   """The function of labels; it raises SettingsError unless they are classes of the texts."""
 
   def labels(texts: np.ndarray, posteriors: np.ndarray) -> np.ndarray:
-    with users_program('label', settings.label, 'a function from texts [n, T] and posteriors [n, S] to classes [n]'):
-      given = imported('label', settings.label).call(texts, posteriors)
-      return tasks.checked_labels(given, len(texts), settings.downstream.num_classes)
+    with users_program('label', trial.settings.label, 'a function from texts [n, T] and posteriors [n, S] to classes'):
+      given = trial.own['label'].call(texts, posteriors)
+      return tasks.checked_labels(given, len(texts), trial.settings.downstream.num_classes)
 
   return labels
 
 
-def check_head(settings: Settings) -> None:
+def check_head(trial: Trial) -> None:
   """Raise SettingsError unless the function makes a head of the number of classes, for texts as the settings have them.
 
   The head is hashable, since programs are compiled for it.
   """
+  settings = trial.settings
   with users_program('own_head', settings.own_head, 'a function from the number of classes to a hashable Head'):
-    head = own_head(settings)
+    head = own_head(trial)
     hash(head)
     length = settings.seen_length('own_head')
     heads.check_head(head, settings.downstream.num_classes, settings.hmm.num_tokens, length)

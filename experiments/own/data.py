@@ -4,19 +4,21 @@ Settings, records and file names say NAME-DIGEST, with a digest of the arrays. A
 workdir.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 import dataclasses
 import hashlib
 import operator
 import os
 import pathlib
 import textwrap
-from typing import Any
+import types
+from typing import Any, NamedTuple
 import warnings
 
 import jax
 import numpy as np
 
+from experiments.own import code
 from experiments.records import files, models as pretrained_models
 from experiments.runtime import storage
 from experiments.settings.fields import digest, require, SettingsError
@@ -24,11 +26,11 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
 from hmm_jax._support.blocks import even_size, in_blocks
-from hmm_jax._support.float64 import float64, narrowest
+from hmm_jax._support.float64 import narrowest
 from hmm_jax.distributions import processes
 from hmm_jax.distributions.files import fields_of, from_fields, load_distribution
 from hmm_jax.distributions.hmm import Distribution, token_likelihoods
-from hmm_jax.distributions.labelled import Process, reachable
+from hmm_jax.distributions.labelled import Process
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
@@ -36,8 +38,8 @@ from hmm_jax.models.bert import Bert, BertModel, unrolled
 
 # Folder of a workdir with a file for each reference.
 FOLDER = 'user_data'
-# Most bytes of NAME, so that NAME-DIGEST.npz has at most 255.
-_LONGEST_NAME = 238
+# Most characters of NAME, so that NAME-DIGEST.npz has at most 255 bytes.
+_LONGEST_NAME = 50
 _VALID = {
   'distribution': f'one of {", ".join(processes.NAMED)}, as mess3:alpha=0.6, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
@@ -46,42 +48,73 @@ _VALID = {
 
 # Arrays by name.
 Arrays = dict[str, np.ndarray]
-# Data that this process has read, by reference, which names the content.
-_arrays_read: dict[str, Arrays] = {}
-# Likewise models, with their parameters and their process, if any.
-_models_read: dict[str, tuple[Bert, Any, Any]] = {}
+# A BERT, its parameters and its process, if any.
+Model = tuple[Bert, Any, Any]
 
 
-def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
+class Own(NamedTuple):
+  """What the user of this process gives in place of ours; settings name it, and only a command line brings it.
+
+  Attributes:
+    functions: by their names.
+    arrays: of processes and corpora, by reference.
+    models: by reference.
+  """
+
+  functions: Mapping[str, code.Function] = types.MappingProxyType({})
+  arrays: Mapping[str, Arrays] = types.MappingProxyType({})
+  models: Mapping[str, Model] = types.MappingProxyType({})
+
+  def of(self, settings: Settings) -> dict[str, Any]:
+    """The functions and the model of settings, by field; raises SettingsError at a function that is not here."""
+    found = dict[str, Any]()
+    for field in code.FIELDS:
+      if name := getattr(settings, field):
+        valid = 'one named by a flag or a config file; records import no code'
+        require(name in self.functions, field, name, valid)
+        found[field] = self.functions[name]
+    if settings.pretrained_from in self.models:
+      found['pretrained_from'] = self.models[settings.pretrained_from]
+    return found
+
+
+NOTHING = Own()
+
+
+def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Own:
   """Read the model, the process and the corpus of a grid's config, and set the fields that follow from them.
 
-  A file that is gone is looked for in the workdir, by its name. Without another process, that of the model is taken.
-  Raises SettingsError if it is nowhere or malformed, and if a field that the command line has `named` contradicts it.
+  A reference is looked for in the workdir. Without another process, that of the model is taken. Raises SettingsError if
+  something is nowhere or malformed, and if a field that the command line has `named` contradicts it.
   """
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
   if 'hmm' not in config:
-    return
+    return NOTHING
   if label := config.get('label'):
     # A function labels each text once.
     _set(config, {}, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}, named, label)
   folder = config.get('pretrained_from')
-  if folder and isinstance(folder, str):
-    pretrained = _pretrained_folder(config.get('pretrained'), workdir)
-    reference, follows, found = _read_model(folder, pretrained)
-    _set(config, {'pretrained_from': reference}, follows, named, folder)
-    of_model = found / 'distribution.json'
-    config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
+  models = _resolve_model(config, folder, named) if folder and isinstance(folder, str) else {}
   word, corpus = config.get('distribution'), config.get('corpus_file')
   require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
   if not word or not isinstance(word, str):
-    return
+    return Own(models=models)
+  num_tokens = config.hmm.num_tokens
+  arrays = _resolve_process(config, word, workdir, named)
+  valid = f'a model of {config.hmm.num_tokens} tokens, as {word} has, and not of {num_tokens}'
+  require(not folder or config.hmm.num_tokens == num_tokens, 'pretrained_from', folder, valid)
+  if corpus and isinstance(corpus, str):
+    arrays |= _resolve_corpus(config, corpus, workdir, named)
+  return Own(arrays=arrays, models=models)
+
+
+def _resolve_process(config: Any, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
+  """Read the process of a config, and set the sizes that follow from it."""
   # Only a function of labels asks for the matrices; without one, ids are those of the HMM.
-  kept = (lambda process: process) if label else plain
+  kept = (lambda process: process) if config.get('label') else plain
   read_process = lambda word: _arrays(kept(processes.named(word) or load_distribution(word)))
   reference, arrays = _reference('distribution', word, workdir, read_process)
-  _arrays_read[reference], distribution = arrays, from_fields(arrays)
-  valid = f'a model of {distribution.num_tokens} tokens, as {word} has, and not of {config.hmm.num_tokens}'
-  require(not folder or config.hmm.num_tokens == distribution.num_tokens, 'pretrained_from', folder, valid)
+  distribution = from_fields(arrays)
   # A plain HMM counts as one memory cell with no values.
   memory = np.shape(arrays.get('memory_probs', []))
   follows = {
@@ -93,13 +126,33 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> None:
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
-  changes = {'distribution': reference}
-  if corpus and isinstance(corpus, str):
-    read_tokens = lambda word: {'tokens': tokens(word, distribution.num_tokens)}
-    reference, arrays = _reference('corpus_file', corpus, workdir, read_tokens)
-    changes['corpus_file'], _arrays_read[reference] = reference, arrays
-    follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
-  _set(config, changes, follows, named, word)
+  _set(config, {'distribution': reference}, follows, named, word)
+  return {reference: arrays}
+
+
+def _resolve_corpus(config: Any, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
+  """Read the corpus of a config, and set its sizes."""
+  read_tokens = lambda word: {'tokens': tokens(word, config.hmm.num_tokens)}
+  reference, arrays = _reference('corpus_file', word, workdir, read_tokens)
+  follows = dict(zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape))
+  _set(config, {'corpus_file': reference}, follows, named, word)
+  return {reference: arrays}
+
+
+def _resolve_model(config: Any, word: str, named: Collection[str]) -> dict[str, Model]:
+  """Read the model of a config, and set the fields that follow from it; its weights become float32, as it is tuned."""
+  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
+  model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
+  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), unrolled(params))
+  reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
+  fields = [field.name for field in dataclasses.fields(BertSettings)]
+  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
+  follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
+  _set(config, {'pretrained_from': reference}, follows, named, word)
+  of_model = folder / 'distribution.json'
+  config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
+  return {reference: (model.bert.clone(scan_layers=False, attention='xla'), params, distribution)}
 
 
 def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: Collection[str], word: str) -> None:
@@ -110,64 +163,18 @@ def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: C
   config.update_from_flattened_dict(follows | changes)
 
 
-def _read_model(word: str, pretrained: pathlib.Path) -> tuple[str, dict[str, Any], pathlib.Path]:
-  """The reference of a model, the fields that follow from it, and its folder.
-
-  If the folder is gone, its copy among the pretrained models is read. Weights become float32, as a model is tuned.
-  """
-  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
-  name = folder.name
-  if not folder.exists() and (kept := pretrained_models.copy_of(name, pretrained)):
-    name, folder = kept[0].rpartition('-')[0], kept[1]
-  model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
-  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
-  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), unrolled(params))
-  state = hugging_face.state_of(params)
-  reference = f'{name}-{_digest(state)}'
-  bert = model.bert.clone(scan_layers=False, attention='xla')
-  _models_read[reference] = bert, params, distribution
-  fields = [field.name for field in dataclasses.fields(BertSettings)]
-  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
-  return reference, follows | {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}, folder
-
-
-def model(reference: str) -> tuple[Bert, Any, Any]:
-  """The BERT of a reference, its parameters and its process, if any; raise SettingsError if none was read."""
-  valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
-  require(reference in _models_read, 'pretrained_from', reference, valid)
-  return _models_read[reference]
-
-
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
-  """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
+  """The reference and the arrays of what a field names: a process, a file, or a reference itself, in the workdir."""
   word = os.path.expanduser(word)
   path, name = pathlib.Path(word), word.split(':')[0]
-  if name in processes.NAMED:
-    # Its parameters decide the digest.
-    path = pathlib.Path(name)
-  elif not os.path.exists(word):
-    kept = _copies(field, path, workdir)
-    require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
-    if kept:
-      return kept.popitem()
+  if not os.path.exists(word) and path.name in [file.stem for file in files.entries(workdir / FOLDER)]:
+    arrays = load(workdir, path.name)
+    if ('tokens' in arrays) == (field == 'corpus_file'):
+      return path.name, arrays
   arrays = read(field, word, reader)
-  return f'{_name(path)}-{_digest(arrays)}', arrays
-
-
-def _name(path: pathlib.Path) -> str:
-  """The NAME of a file's reference; a digest if it is too long for a file of the workdir."""
-  return path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
-
-
-def _copies(field: str, path: pathlib.Path, workdir: pathlib.Path) -> dict[str, Arrays]:
-  """The arrays that a workdir has under the name of a path, which may be a reference itself, by reference."""
-  stems = [file.stem for file in files.entries(workdir / FOLDER)]
-  named = {stem: load(workdir, stem) for stem in stems if stem == path.name or stem.rpartition('-')[0] == _name(path)}
-  return {stem: arrays for stem, arrays in named.items() if ('tokens' in arrays) == (field == 'corpus_file')}
-
-
-def _pretrained_folder(pretrained: str, workdir: pathlib.Path) -> pathlib.Path:
-  return storage.located(pretrained or str(workdir / 'pretrained'), 'pretrained')
+  # The parameters of a named process decide its digest.
+  stem = name if name in processes.NAMED else path.stem
+  return f'{stem[:_LONGEST_NAME]}-{_digest(arrays)}', arrays
 
 
 def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
@@ -217,15 +224,11 @@ def _digest(arrays: Arrays) -> str:
   return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
 
 
-def check_process(settings: Settings) -> Distribution:
-  """The process that this process has read; raise SettingsError if one of its states or a document never occurs."""
-  distribution = from_fields(_arrays_read[settings.distribution])
-  start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
-  never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
-  valid = f'one whose hidden states all occur; states {never[:10]} never occur'
-  require(not never, 'distribution', settings.distribution, valid)
+def check_process(settings: Settings, own: Own) -> Distribution:
+  """The process that settings name; raise SettingsError if a document of the corpus beside it never occurs."""
+  distribution = from_fields(own.arrays[settings.distribution])
   if settings.corpus_file:
-    are_possible = possible(distribution, _arrays_read[settings.corpus_file]['tokens'])
+    are_possible = possible(distribution, own.arrays[settings.corpus_file]['tokens'])
     valid = f'documents of positive probability, unlike document {are_possible.argmin()}, counted from 0'
     require(are_possible.all(), 'corpus_file', settings.corpus_file, valid)
   return distribution
@@ -241,15 +244,15 @@ def possible(distribution: Distribution, documents: np.ndarray) -> np.ndarray:
   return in_blocks(lambda block: last_filtered(distribution, rows(block))[1], documents, size) > -np.inf
 
 
-def keep(settings: Settings, workdir: pathlib.Path) -> None:
-  """Write what this process has read for the settings into a workdir, where trials find it."""
-  for reference in settings.given.values():
-    files.write_arrays(workdir / FOLDER / f'{reference}.npz', _arrays_read[reference])
+def keep(arrays: Mapping[str, Arrays], workdir: pathlib.Path) -> None:
+  """Write what this process has read into a workdir, where trials find it."""
+  for reference, named in arrays.items():
+    files.write_arrays(workdir / FOLDER / f'{reference}.npz', named)
 
 
-def read_kept(settings: Settings, workdir: pathlib.Path) -> None:
-  """Read what a workdir has for the settings."""
-  _arrays_read.update({reference: load(workdir, reference) for reference in settings.given.values()})
+def kept(grid: Iterable[Settings], workdir: pathlib.Path) -> dict[str, Arrays]:
+  """The arrays that a workdir has for settings, by reference."""
+  return {reference: load(workdir, reference) for settings in grid for reference in settings.given.values()}
 
 
 def load(workdir: pathlib.Path, reference: str) -> Arrays:

@@ -1,6 +1,4 @@
-"""The best linear head on the exact G of the test inputs themselves, and which theorem covers its task."""
-
-from typing import Any
+"""The best linear head on the exact G of the test inputs themselves."""
 
 import numpy as np
 
@@ -8,42 +6,32 @@ from experiments.pipeline import optimal_heads
 from experiments.pipeline.job import Fitted, Job
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
-from hmm_jax.theory import assumptions
 from hmm_jax.tuning import best_head, optimum, separability
 from hmm_jax.tuning.heads import LinearHead
-from hmm_jax.tuning.reachable import linear_score, LinearScore, reachable
+from hmm_jax.tuning.reachable import linear_score, reachable
 from hmm_jax.tuning.tuner import Tuner
-
-# Exact supports; ranks up to rounding.
-_EXACT = assumptions.Thresholds()
-# Of the search for H*: fewer suffice for HMMs of up to about 20 states.
-_MAX_NODES = 2000
 
 
 def fits(job: Job, tuner: Tuner, states: np.ndarray) -> list[Fitted]:
   """The best linear head found on the exact G of the test inputs, for each task, from posteriors [n, E].
 
   Where mu's score of the masked state is exactly linear in G, its head competes with that of a search, on inputs whose
-  label is certain despite rounding. If that score decides the label of an HMM without a memory, records have `facts`.
+  label is certain despite rounding.
   """
   distribution, test = job.frozen.distribution, job.downstream.splits['test']
   probs = optimal_heads.exact_probs(distribution, states)
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
   reach = reachable(hmm, job.inputs.shape[1] - 1)
-  found = []
-  for task, labels in zip(job.tasks, job.labels):
-    if job.settings.label:
-      # Labels of the user's own have no mu.
-      found.append(_searched(job, probs, labels))
-      continue
+  found = [_searched(job, probs, labels) for labels in job.labels]
+  if job.settings.label:
+    # Labels of the user's own have no mu.
+    return found
+  for index, (task, labels) in enumerate(zip(job.tasks, job.labels)):
     weights = _joint_weights(job, task)
     score = linear_score(hmm, reach, weights, hmm.initial_probs)
-    best = _searched(job, probs, labels)
     if score.head is not None:
-      best = _better(best, score.head, separability.surely_right(states, labels, weights.T), test)
-    if _is_label_of_mask(job):
-      best.fields.update(facts(hmm, weights, score, states[test], probs[test]))
-    found.append(best)
+      is_right = separability.surely_right(states, labels, weights.T)
+      found[index] = _better(found[index], score.head, is_right, test)
   return found
 
 
@@ -95,46 +83,3 @@ def _joint_weights(job: Job, task: int) -> np.ndarray:
     return weights
   cells = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
   return np.repeat(weights[:, cells[job.settings.memory.label_cell]], distribution.num_states, axis=1)
-
-
-def _is_label_of_mask(job: Job) -> bool:
-  """True if labels are of the masked state of an HMM without a memory, and no token is cut off."""
-  d = job.settings.downstream
-  is_whole = job.inputs.shape[1] == d.length
-  return isinstance(job.frozen.distribution, HMM) and d.label_state == 'first' and is_whole
-
-
-def facts(
-  hmm: HMM, task_weights: np.ndarray, score: LinearScore, state_probs: np.ndarray, probs: np.ndarray
-) -> dict[str, Any]:
-  """The facts that decide which theorem covers a task: linearity of its score in G, and Assumptions 3.1 and 3.5.
-
-  Args:
-    hmm: without a memory.
-    task_weights: mu [C, H], which labels the state of the [MASK].
-    score: whether mu's score is linear in G, from `linear_score`.
-    state_probs: P[H_1 | X_{-1}] of inputs [n, H].
-    probs: the exact G of the same, [n, V].
-  """
-  independent = assumptions.non_degeneracy(hmm, _EXACT)
-  cover = assumptions.relaxed_non_degeneracy(hmm, task_weights, _EXACT, _MAX_NODES)
-  return {
-    'linear': score.head is not None,
-    'exact_head_size': score.size,
-    'unexplained': unexplained(probs, state_probs @ assumptions.contrasts(task_weights).T),
-    'smallest_singular_value': independent.closeness['smallest_singular_value'],
-    'assumption_3_1': independent.holds,
-    'assumption_3_5': cover.holds,
-    # Without any cover there is nothing to search.
-    'assumption_3_5_exhaustive': cover.witness.get('exhaustive', True),
-  }
-
-
-def unexplained(probs: np.ndarray, scores: np.ndarray) -> float | None:
-  """The residual of least squares of scores [n, C] on G [n, V], in the scores' standard deviations.
-
-  It goes from 0, for scores linear on these inputs, to 1; None for constant scores.
-  """
-  deviations = np.linalg.norm(scores - scores.mean(0))
-  residuals = np.linalg.norm(scores - probs @ np.linalg.lstsq(probs, scores)[0])
-  return float(residuals / deviations) if deviations else None

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from experiments.own import code, data
+from experiments.own.data import NOTHING, Own
 from experiments.pipeline import methods, pretraining, trial as trial_lib
 from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
@@ -15,14 +16,14 @@ from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
 
 
-def check_grids(grid: Sequence[Settings]) -> None:
+def check_grids(grid: Sequence[Settings], own: Own = NOTHING) -> None:
   """`check_grid` each of several settings; the sentence names the point."""
   for settings, point in zip(grid, lists.points(grid)):
     with lists.at(point):
-      check_grid(settings)
+      check_grid(settings, own)
 
 
-def check_grid(settings: Settings) -> None:
+def check_grid(settings: Settings, own: Own = NOTHING) -> None:
   """Raise SettingsError if this machine cannot run a grid of trials, or `check_draws` does."""
   has_other, is_given = 'other_bert' in settings.models, bool(settings.distribution)
   settings.require(
@@ -37,19 +38,19 @@ def check_grid(settings: Settings) -> None:
       settings.require('memory.label_cell', settings.memory.label_cell < point.num_cells, valid)
   methods.check(settings)
   pretraining.check_machine(settings)
-  check_draws(settings)
+  check_draws(settings, own)
 
 
-def check_draws(settings: Settings) -> None:
+def check_draws(settings: Settings, own: Own = NOTHING) -> None:
   """Raise SettingsError if something of the user's own does not serve, or no process of the grid carries a task."""
   process_of: Callable[[Trial], Distribution] = _drawn
   named: tuple[str, Any] = 'hmm', dataclasses.asdict(settings.hmm)
   if settings.distribution:
-    distribution = data.check_process(settings)
+    distribution = data.check_process(settings, own)
     process_of, named = lambda _: distribution, ('distribution', settings.distribution)
+  drawn = trials(settings, own=own.of)
   if 'own_head' in settings.used_methods:
-    code.check_head(settings)
-  drawn = trials(settings, code=code.digests)
+    code.check_head(drawn[0])
   if 'own' in settings.models:
     for trial in drawn[: len(settings.grid())]:
       code.check_model(trial, data.plain(process_of(trial)))
@@ -76,7 +77,7 @@ def _has_tasks(trial: Trial, distribution: Distribution) -> bool:
   # As trials run, so that they find its programs.
   with trial_lib.precisely():
     try:
-      trial_lib.shared_tasks(trial, distribution)
+      trial_lib.tasks_of(trial, distribution)
     except SettingsError:
       raise
     except ValueError:

@@ -9,7 +9,6 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.own import code
 from experiments.settings.grid import Settings
 from experiments.settings.groups import DownstreamSettings
 import hmm_jax
@@ -42,12 +41,18 @@ class Downstream(NamedTuple):
     return np.stack([self.tasks[task].labels for task in tasks])
 
 
-def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: Array) -> Downstream:
+def draw(
+  settings: Settings,
+  distribution: Distribution,
+  key: Array,
+  key_tasks: Array,
+  rule: tasks_lib.LabelRule | None = None,
+) -> Downstream:
   """The inputs and the tasks of a trial.
 
   A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`. `key` decides the texts;
-  mu of task t is drawn by fold_in(key_tasks, t). A function of the settings' `label` takes the place of mu. Raises
-  ValueError if it, or every draw of mu, gives all training inputs one label.
+  mu of task t is drawn by fold_in(key_tasks, t). A `rule` of labels takes the place of mu. Raises ValueError if it,
+  or every draw of mu, gives all training inputs one label.
   """
   d, splits = settings.downstream, _splits(settings.downstream)
   texts = tasks_lib.draw_texts(
@@ -59,14 +64,14 @@ def draw(settings: Settings, distribution: Distribution, key: Array, key_tasks: 
     hidden=d.hidden_position,
   )
   inputs, documents = jax.device_get(texts)
-  of_task = tasks_lib.rule_probs if settings.label else tasks_lib.label_probs
+  of_task = tasks_lib.rule_probs if rule else tasks_lib.label_probs
   label_probs: Callable[[np.ndarray], np.ndarray] = functools.partial(
     of_task, distribution, cell=settings.memory.label_cell, hidden=d.hidden_position
   )
   if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
     label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)
   state_probs = label_probs(inputs)
-  own = tasks_lib.labelled(code.own_labels(settings), state_probs, inputs) if settings.label else None
+  own = tasks_lib.labelled(rule, state_probs, inputs) if rule else None
   if own and not np.ptp(own.labels[: d.num_train]):
     raise ValueError(f'label {settings.label} gives all training inputs one label')
   task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)

@@ -18,31 +18,28 @@ from experiments.pipeline import (
   token_readers,
 )
 from experiments.pipeline.job import Fitted, Job
-from experiments.settings.grid import Point, Settings
+from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, NONE
+from experiments.settings.trial import Trial
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.tuning import heads, mask_laws, nonlinear
 from hmm_jax.tuning.tuner import frozen_features, Prompt, Tuner
 
 
-def _linear(settings: Settings, point: Point) -> heads.Head:
-  d = settings.downstream
+def _linear(trial: Trial) -> heads.Head:
+  d = trial.settings.downstream
   return heads.Linear(d.num_classes, d.hidden_position)
 
 
-def _mlp(settings: Settings, point: Point) -> heads.Head:
-  d = settings.downstream
-  return nonlinear.Mlp(d.num_classes, d.hidden_position, settings.mlp.width)
+def _mlp(trial: Trial) -> heads.Head:
+  d = trial.settings.downstream
+  return nonlinear.Mlp(d.num_classes, d.hidden_position, trial.settings.mlp.width)
 
 
-def _own_head(settings: Settings, point: Point) -> heads.Head:
-  return code.own_head(settings)
-
-
-def _attention(settings: Settings, point: Point, **reads: bool) -> heads.Head:
+def _attention(trial: Trial, **reads: bool) -> heads.Head:
   """The paper's head, of its sizes, on the token probabilities and the tokens of all positions; or the released one."""
-  num_classes = settings.downstream.num_classes
-  if settings.attention.form == 'official':
+  num_classes, point = trial.settings.downstream.num_classes, trial.point
+  if trial.settings.attention.form == 'official':
     return heads.OfficialAttention(num_classes)
   value_size = max(point.memory_size, 1) * point.num_states
   return heads.Attention(num_classes, point.num_states + 1, value_size, temperature=1.0, **reads)
@@ -99,7 +96,7 @@ class Way(NamedTuple):
   """The way of one of METHODS.
 
   Attributes:
-    head: (settings, point) -> the head that is trained.
+    head: trial -> the head that is trained.
     prompt: settings -> the prompt that is trained with it, if there is one.
     probes: whether the head reads what the model's prediction is read out of.
     finetunes: whether the model's own parameters are trained with the head.
@@ -108,7 +105,7 @@ class Way(NamedTuple):
     measures: functions (job, tuner, what is read, the fits) -> further fields of the record of each task.
   """
 
-  head: Callable[[Settings, Point], heads.Head] = _linear
+  head: Callable[[Trial], heads.Head] = _linear
   prompt: Callable[[Settings], Prompt] | None = None
   probes: bool = False
   finetunes: bool = False
@@ -123,14 +120,24 @@ _CHANGED = (token_readers.changed_shares,)
 _PARAMETERS = (optimal_heads.num_parameters,)
 _refitted = functools.partial(scheduled.refitted, scheduled.one_start)
 _refitted_best = functools.partial(scheduled.refitted, scheduled.best_start)
-_table = functools.partial(token_readers.fits, token_readers.table)
-_logistic = functools.partial(token_readers.fits, token_readers.logistic)
-_window = functools.partial(token_readers.fits, token_readers.window)
-_pairs = functools.partial(token_readers.fits, token_readers.pairs)
+
+
+def _each(fit: Callable[..., Fitted]) -> Callable[..., list[Fitted]]:
+  """A `fit` of one task, for each."""
+  return functools.partial(optimal_heads.for_each, fit)
+
+
+def _fewest(read: Callable[..., Fitted]) -> Callable[..., list[Fitted]]:
+  """A reader of tokens that chooses their number, for each task."""
+  return _each(functools.partial(token_readers.fewest, read))
+
+
+_whitened = _each(optimal_heads.whitened_on_model)
+_validated = _each(optimal_heads.whitened_head)
 
 WAYS = {
   'head': Way(),
-  'own_head': Way(_own_head),
+  'own_head': Way(code.own_head),
   'prompt': Way(prompt=_prefix, measures=_EFFECTS),
   'inner_prompt': Way(prompt=_inner, measures=_EFFECTS),
   'shift': Way(prompt=_vector, measures=_EFFECTS),
@@ -139,15 +146,15 @@ WAYS = {
   'attention': Way(_attention, measures=(attention.profiles,)),
   'prompt_attention': Way(_attention, _prefix, measures=_EFFECTS),
   'head_best': Way(read=optimal_heads.states, fit=best_heads.fits, measures=_SIZES),
-  'head_converged': Way(read=_probs, fit=optimal_heads.converged, measures=_SIZES),
-  'head_whitened': Way(read=_probs, fit=optimal_heads.whitened, measures=(*_SIZES, optimal_heads.under_noise)),
+  'head_converged': Way(read=_probs, fit=_each(optimal_heads.converged_head), measures=_SIZES),
+  'head_whitened': Way(read=_probs, fit=_whitened, measures=(*_SIZES, optimal_heads.under_noise)),
   'mlp': Way(_mlp, measures=_PARAMETERS),
   'mlp_converged': Way(_mlp, fit=scheduled.best_start, measures=_PARAMETERS),
-  'quadratic': Way(read=_products, fit=optimal_heads.validated, measures=_PARAMETERS),
-  'posterior': Way(read=_posterior, fit=optimal_heads.validated),
+  'quadratic': Way(read=_products, fit=_validated, measures=_PARAMETERS),
+  'posterior': Way(read=_posterior, fit=_validated),
   'neighbours': Way(read=neighbours.nearest, fit=neighbours.fits),
-  'probe_converged': Way(probes=True, fit=optimal_heads.whitened),
-  'probe_ridge': Way(probes=True, fit=optimal_heads.standardised),
+  'probe_converged': Way(probes=True, fit=_whitened),
+  'probe_ridge': Way(probes=True, fit=_each(optimal_heads.standardised_head)),
   'attention_converged': Way(_attention, fit=scheduled.best_start),
   'oracle_prompt': Way(prompt=_prefix, fit=scheduled.best_start, measures=_EFFECTS),
   'prompt_refit': Way(prompt=_prefix, fit=_refitted, measures=_EFFECTS),
@@ -155,22 +162,24 @@ WAYS = {
   'attention_blind': Way(functools.partial(_attention, reads_tokens=False)),
   'attention_constant': Way(functools.partial(_attention, reads_probs=False)),
   'masks': Way(read=_marginals),
-  'masks_converged': Way(read=_marginals, fit=optimal_heads.whitened),
-  'table': Way(read=token_readers.nearest, fit=_table, measures=_CHANGED),
-  'tokens': Way(read=token_readers.nearest, fit=_logistic, measures=_CHANGED),
-  'tokens_ridge': Way(read=token_readers.one_hot, fit=optimal_heads.standardised),
-  'window': Way(read=token_readers.nearest, fit=_window, measures=_CHANGED),
+  'masks_converged': Way(read=_marginals, fit=_whitened),
+  'table': Way(read=token_readers.nearest, fit=_fewest(token_readers.table), measures=_CHANGED),
+  'tokens': Way(read=token_readers.nearest, fit=_fewest(token_readers.logistic), measures=_CHANGED),
+  'tokens_ridge': Way(read=token_readers.one_hot, fit=_each(optimal_heads.standardised_head)),
+  'window': Way(read=token_readers.nearest, fit=_fewest(token_readers.window), measures=_CHANGED),
   # Pairs of more tokens have more features than there are labelled texts.
-  'window_quadratic': Way(read=functools.partial(token_readers.nearest, most=3), fit=_pairs, measures=_CHANGED),
+  'window_quadratic': Way(
+    read=functools.partial(token_readers.nearest, most=3), fit=_fewest(token_readers.pairs), measures=_CHANGED
+  ),
 }
 
 
-def tuner_of(method: str, settings: Settings, point: Point, model: Any) -> Tuner:
-  """The tuner of one of METHODS on a model."""
+def tuner_of(method: str, trial: Trial, model: Any) -> Tuner:
+  """The tuner of one of METHODS on a model, for a trial."""
   way = WAYS[method]
   model = Shifted(model) if METHODS[method].shifts else model
-  prompt = way.prompt(settings) if way.prompt else None
-  return Tuner(model, way.head(settings, point), prompt, way.probes, way.finetunes)
+  prompt = way.prompt(trial.settings) if way.prompt else None
+  return Tuner(model, way.head(trial), prompt, way.probes, way.finetunes)
 
 
 def check(settings: Settings) -> None:

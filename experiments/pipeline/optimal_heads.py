@@ -1,6 +1,6 @@
 """Linear heads at an optimum on training inputs, without a schedule."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -17,9 +17,8 @@ from hmm_jax.tuning.tuner import Tuner
 
 # A function of `optimum`.
 Fit = Callable[..., optimum.Converged]
-# Ridges of whitened heads: the exact model takes the least, another the best on validation.
-_RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
-# Ridges of heads on standardised features, from the largest, which is taken if several tie.
+# Ridges of whitened heads, and of those on standardised features, from the largest, which is taken if several tie.
+_RIDGES = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
 _LARGER_RIDGES = (10.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-5)
 # Sizes of the noise on the exact G, in units of a BERT's error.
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
@@ -45,25 +44,9 @@ def exact_marginals_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, 
   return tasks_lib.hidden_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
 
 
-def converged(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
-  """The head at the optimum on the training inputs, for each task."""
-  return [head_of(job, optimum.converged_head, features, labels) for labels in job.labels]
-
-
-def whitened(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
-  """The `whitened_head` for each task, of the least ridge on the exact model."""
-  ridge = _RIDGES[0] if job.frozen.name == 'exact' else None
-  return [whitened_head(job, features, labels, ridge) for labels in job.labels]
-
-
-def validated(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
-  """The `whitened_head` for each task, of the ridge that is best on validation on every model."""
-  return [whitened_head(job, features, labels) for labels in job.labels]
-
-
-def standardised(job: Job, tuner: Tuner, features: np.ndarray) -> list[Fitted]:
-  """The `standardised_head` for each task."""
-  return [standardised_head(job, features, labels) for labels in job.labels]
+def for_each(fit: Callable[..., Fitted], job: Job, tuner: Tuner, features: Any) -> list[Fitted]:
+  """The results of `fit`, (job, features, labels [n]) -> Fitted, for each task."""
+  return [fit(job, features, labels) for labels in job.labels]
 
 
 def num_parameters(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
@@ -71,20 +54,32 @@ def num_parameters(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) ->
   return [{'num_parameters': sum(map(np.size, jax.tree.leaves(fitted.trainable)))} for fitted in fits]
 
 
-def whitened_head(job: Job, features: np.ndarray, labels: np.ndarray, ridge: float | None = None) -> Fitted:
-  """The head at the optimum of features that are whitened on the training inputs.
+def converged_head(job: Job, features: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The head at the optimum on the training inputs."""
+  return head_of(job, optimum.converged_head, features, labels)
 
-  The ridge is by default that of the best validation accuracy, the largest if several tie.
-  """
-  heads = {one: head_of(job, optimum.whitened_head, features, labels, ridge=one) for one in reversed(_RIDGES)}
-  return chosen(heads, job.downstream.splits, 'ridge', ridge)
+
+def whitened_head(job: Job, features: np.ndarray, labels: np.ndarray, ridge: float | None = None) -> Fitted:
+  """The head at the optimum of features that are whitened on the training inputs, of the ridge best on validation."""
+  return _of_best_ridge(job, optimum.whitened_head, _RIDGES, features, labels, ridge)
+
+
+def whitened_on_model(job: Job, features: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The `whitened_head`, of the least ridge on the exact model."""
+  return whitened_head(job, features, labels, _RIDGES[-1] if job.frozen.name == 'exact' else None)
 
 
 def standardised_head(job: Job, features: np.ndarray, labels: np.ndarray) -> Fitted:
   """The head at the optimum of standardised features, of the ridge that is best on validation."""
-  fit = optimum.standardised_head
-  heads = {one: head_of(job, fit, features, labels, ridge=one) for one in _LARGER_RIDGES}
-  return chosen(heads, job.downstream.splits, 'ridge')
+  return _of_best_ridge(job, optimum.standardised_head, _LARGER_RIDGES, features, labels)
+
+
+def _of_best_ridge(
+  job: Job, fit: Fit, ridges: Sequence[float], features: np.ndarray, labels: np.ndarray, given: float | None = None
+) -> Fitted:
+  """The head of a given ridge, by default that of best validation accuracy, the first if several tie."""
+  heads = {ridge: head_of(job, fit, features, labels, ridge=ridge) for ridge in ridges}
+  return chosen(heads, job.downstream.splits, 'ridge', given)
 
 
 def head_of(job: Job, fit: Fit, features: np.ndarray, labels: np.ndarray, **changes: float) -> Fitted:

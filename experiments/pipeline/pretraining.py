@@ -5,8 +5,6 @@ import dataclasses
 import functools
 import math
 import pathlib
-import shlex
-import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +20,6 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import CorpusSettings, MlmSettings, PretrainSettings
-from experiments.settings.trial import trials
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks
@@ -48,14 +45,13 @@ class Pretraining(NamedTuple):
     corpus: the sizes of what is trained on.
     mesh: of the devices that train.
     text: what the corpus is drawn from, or given documents.
-    documents: their name, if they are given.
     key: decides all that is drawn.
     ideals: what the model is measured against.
     directory: of its checkpoints and its models.
     early: the steps before the last whose models are kept.
     time_budget: in minutes; 0 for no limit.
-    keeps_checkpoints: whether they stay beside the finished model.
     elsewhere: the reference of a model that takes the place of this one, if any.
+    given: this model, if this process has read it.
   """
 
   bert: bert_lib.Bert
@@ -63,14 +59,13 @@ class Pretraining(NamedTuple):
   corpus: CorpusSettings
   mesh: jax.sharding.Mesh
   text: Any
-  documents: str
   key: Array
   ideals: Any
   directory: pathlib.Path
   early: tuple[int, ...]
   time_budget: float
-  keeps_checkpoints: bool
   elsewhere: str
+  given: data.Model | None = None
 
   @property
   def model(self) -> bert_lib.BertModel:
@@ -88,13 +83,11 @@ def planned(
     corpus=settings.corpus,
     mesh=sharding.make_mesh(*settings.mesh.sizes(jax.device_count())),
     text=text,
-    documents=settings.corpus_file,
     key=key,
     ideals=ideals,
     directory=directory,
     early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
     time_budget=settings.time_budget,
-    keeps_checkpoints=settings.keep_checkpoints,
     elsewhere=settings.pretrained_from,
   )
 
@@ -103,7 +96,7 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
   """The parameters of the model of a directory, trained on from its newest checkpoint if there is no model.
 
   With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
-  finished here is written; once there is one, checkpoints are removed unless they are kept. It waits while another
+  finished here is written; once there is one, checkpoints are removed. It waits while another
   process works on the directory. The mesh may differ from the one that saved the checkpoint. The parameters lie on the
   first device of this host, each array whole.
 
@@ -116,30 +109,27 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
       and a measurement if they are due.
   """
   directory = run.directory
-  # A finished model is complete, its checksums are written last: to read it needs no lock.
-  is_read_only = distributed.broadcast_from_process_0(lambda: storage.is_read_only(directory))
   early = step if step in run.early else None
-  if is_read_only and (kept := models.load(directory, reporter, early)):
-    return kept[1]
   is_past = lambda: reporter.clock.is_past(run.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
     distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
     params = _last_params(run, reporter)
-    if not run.keeps_checkpoints:
-      checkpoints.remove(directory / checkpoints.NAME)
+    checkpoints.remove(directory / checkpoints.NAME)
     return params if early is None else _early_params(run, early, reporter)
 
 
 def _last_params(run: Pretraining, reporter: Reporter) -> Any:
   """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
   if found := models.load(run.directory, reporter):
-    note_environment(run, run.fields.num_steps, reporter)
     return found[1]
   if run.elsewhere:
-    bert, params, process = data.model(run.elsewhere)
-    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}', run.elsewhere)
+    valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
+    require(run.given, 'pretrained_from', run.elsewhere, valid)
+    assert run.given
+    bert, params, process = run.given
+    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}')
     return jax.device_put(params, jax.local_devices()[0])
   with signals.deferred(), reporter.clock.phase('pretraining'):
     state, metrics = _trained(run, reporter)
@@ -147,19 +137,13 @@ def _last_params(run: Pretraining, reporter: Reporter) -> Any:
       locks.check_held(run.directory)
       params = params_here(state)
       process = None if isinstance(run.text, np.ndarray) else run.text
-      models.write(run.directory, run.model, params, process, _card(run, metrics))
+      gap = metrics[-1]['kl_at_mask']
+      card = f'# BERT {run.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
+      models.write(run.directory, run.model, params, process, card)
       return params
   # A signal comes first.
   reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
   raise OutOfTime
-
-
-def _card(run: Pretraining, metrics: list[dict[str, float]]) -> str:
-  """The model card of a pretraining."""
-  text = run.documents or 'documents of the process in `distribution.json`'
-  steps, gap, command = run.fields.num_steps, metrics[-1]['kl_at_mask'], shlex.join(sys.orig_argv)
-  name = run.directory.name
-  return f'# BERT {name}\n\n{steps} steps on {text}. KL(G || BERT) at the [MASK]: {gap:.4f} nats.\n\n    {command}\n'
 
 
 def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:
@@ -267,8 +251,8 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    note_environment(run, int(state.step), reporter)
     if int(state.step) < run.fields.num_steps:
+      _note_environment(run, int(state.step))
       with reporter.clock.phase('corpus'):
         call = on_corpus()
       if not isinstance(run.text, np.ndarray | None):
@@ -349,29 +333,20 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
-  """Record the environment that trains from step `done` on; report its differences from those before."""
-  path = run.directory / 'environment.jsonl'
+def _note_environment(run: Pretraining, done: int) -> None:
+  """Record the environment that trains from step `done` on."""
   current = environment.environment(run.mesh.devices.flat)
-  before = files.intact_json_lines(path)
-  if done < run.fields.num_steps:
-    files.append_json_line(path, {'from_step': done, 'mesh': dict(run.mesh.shape), **current})
-  for difference in environment.differing(before, current):
-    reporter.say(f'{run.directory.name} was pretrained in another environment: {difference}')
+  row = {'from_step': done, 'mesh': dict(run.mesh.shape), **current}
+  files.append_json_line(run.directory / 'environment.jsonl', row)
 
 
 def check_machine(settings: Settings) -> None:
-  """Raise SettingsError if BERT cannot be pretrained, this machine has no mesh for it or cannot write to `pretrained`.
-
-  A folder that has every model is only read.
-  """
+  """Raise SettingsError unless BERT can be pretrained, on this machine, and written to `pretrained`."""
   if settings.has_bert:
     _check_bert(settings)
     check_mesh(settings)
-  if settings.pretrained:
-    folder = storage.located(settings.pretrained, 'pretrained')
-    if any(not models.is_finished(folder / name) for name in _pretraining_ids(settings)):
-      storage.check_writable(folder, 'pretrained')
+    if settings.pretrained:
+      storage.check_writable(storage.located(settings.pretrained, 'pretrained'), 'pretrained')
 
 
 def _check_bert(s: Settings) -> None:
@@ -390,15 +365,6 @@ def _check_bert(s: Settings) -> None:
   passed = set(range(0, p.num_steps + 1, each)).intersection(s.checkpoints)
   valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps, {p.num_steps}'
   s.require('checkpoints', s.checkpoints == tuple(sorted(passed)), valid)
-
-
-def _pretraining_ids(settings: Settings) -> Iterator[str]:
-  """The ids of the pretrained models of a grid."""
-  for trial in trials(settings):
-    if 'bert' in settings.models:
-      yield trial.pretraining_id
-    if 'other_bert' in settings.models:
-      yield trial.other.pretraining_id
 
 
 def check_mesh(s: Settings) -> None:

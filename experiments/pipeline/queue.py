@@ -99,20 +99,13 @@ def fill(units: Sequence[Unit], time_budget: float, reporter: Reporter) -> list[
 
 
 def _attempt(unit: Unit, gives_up: Callable[[], bool], reporter: Reporter) -> End | Failure:
-  """Make a unit under its lock."""
+  """Make a unit under its lock; raise StorageError if no lock can be made."""
   try:
     with locks.held(unit.directory, unit.name, reporter, gives_up) as is_held:
       return _made(unit, reporter) if is_held else End.LOCKED
   except locks.Lost as lost:
     reporter.say(str(lost))
     return End.LOCKED
-  except OSError as error:
-    # The lock cannot be created or is released by now: `_failure` would find it lost, so nothing is put on file.
-    if distributed.num_processes() > 1:
-      raise
-    sentence = failures.sentence(error)
-    reporter.say(f'failed: {sentence}')
-    return Failure(f'{unit.name} failed: {sentence}', exit_status.error_status(error))
 
 
 def _made(unit: Unit, reporter: Reporter) -> End | Failure:

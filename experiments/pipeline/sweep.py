@@ -1,12 +1,12 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then the records of all."""
 
-import collections
 from collections.abc import Iterable, Sequence
 import contextlib
 import functools
 import pathlib
 
-from experiments.own import code, data
+from experiments.own import data
+from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, queue, trial as trial_lib
 from experiments.pipeline.queue import Unit
 from experiments.records import results, trials as trials_lib
@@ -19,33 +19,30 @@ from experiments.settings.trial import trials
 
 
 def run(
-  grid: Sequence[Settings], workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
+  grid: Sequence[Settings],
+  workdir: pathlib.Path,
+  reporter: Reporter,
+  numbers: Sequence[int] | None = None,
+  own: Own = NOTHING,
 ) -> str | None:
   """Make the missing records of the numbered trials (None: all), and merge all finished trials.
 
   Returns what is left, as a sentence. Raises UnitsFailed.
   """
-  others = _others(grid, workdir)
-  made = folders(grid, workdir, others)
-  for settings in grid:
-    distributed.in_process_0(data.keep)(settings, workdir)
+  others = _others(grid, workdir, own)
+  made = folders(grid, workdir, own)
+  distributed.in_process_0(data.keep)(own.arrays, workdir)
   asked = units(made, range(len(made)) if numbers is None else numbers)
-  failed = queue.run(grid, workdir, asked, lambda: _finished([*grid, *others], workdir), reporter)
+  failed = queue.run(grid, workdir, asked, lambda: _finished([*grid, *others], workdir, own), reporter)
   left = distributed.broadcast_from_process_0(lambda: _left(made))
   if failed:
     raise queue.UnitsFailed(failed, left)
   return left
 
 
-def folders(grid: Sequence[Settings], workdir: pathlib.Path, beside: Sequence[Settings] = ()) -> list[TrialFolder]:
-  """The folder of every trial of one or several settings, in the order of `trials`.
-
-  Each knows the trials that share its draws, of these settings and those `beside` them.
-  """
-  made, alike = trials(*grid, code=code.digests), collections.defaultdict[str, dict[str, None]](dict)
-  for trial in [*made, *trials(*beside)]:
-    alike[trial.draws_id][trial.id] = None
-  return [TrialFolder(trial, workdir, tuple(alike[trial.draws_id])) for trial in made]
+def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING) -> list[TrialFolder]:
+  """The folder of every trial of one or several settings, in the order of `trials`."""
+  return [TrialFolder(trial, workdir) for trial in trials(*grid, own=own.of)]
 
 
 def units(folders: Sequence[TrialFolder], numbers: Iterable[int]) -> list[Unit]:
@@ -66,22 +63,22 @@ def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
   trials_lib.add_time(folder, timing.difference(reporter.clock.spent(), before))
 
 
-def _others(grid: Sequence[Settings], workdir: pathlib.Path) -> list[Settings]:
+def _others(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> list[Settings]:
   """Other settings on record, but those with functions of the user's that this process has not imported."""
   found = []
   for settings in results.others(workdir, grid):
     with contextlib.suppress(SettingsError):
-      code.digests(settings)
+      own.of(settings)
       found.append(settings)
   return found
 
 
-def _finished(grid: Sequence[Settings], workdir: pathlib.Path) -> list[tuple[Settings, list[results.Record]]]:
+def _finished(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> list[tuple[Settings, list[results.Record]]]:
   """The records of the finished trials of each settings, by point."""
   runs = []
   for settings in grid:
     records = list[results.Record]()
-    for folder in sorted(folders([settings], workdir), key=lambda folder: folder.trial.point.order):
+    for folder in sorted(folders([settings], workdir, own), key=lambda folder: folder.trial.point.order):
       of_trial = folder.records()
       if len(of_trial) == len(folder.paths()):
         records += of_trial

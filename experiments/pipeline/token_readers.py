@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.job import Fitted, Job
-from hmm_jax.tuning import nonlinear, optimum, tasks as tasks_lib, token_readers
+from hmm_jax.tuning import nonlinear, tasks as tasks_lib, token_readers
 from hmm_jax.tuning.tuner import Tuner
 
 _MOST_TOKENS = 8
@@ -35,7 +35,7 @@ def table(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
 
 def logistic(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
   """The converged head on one-hot tokens."""
-  return optimal_heads.head_of(job, optimum.converged_head, _one_hot(job, tokens), labels)
+  return optimal_heads.converged_head(job, _one_hot(job, tokens), labels)
 
 
 def window(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
@@ -52,13 +52,10 @@ def _one_hot(job: Job, tokens: np.ndarray) -> np.ndarray:
   return np.eye(job.settings.hmm.num_tokens)[tokens].reshape(len(tokens), -1)
 
 
-def fits(read: Callable[..., Fitted], job: Job, tuner: Tuner, tokens: np.ndarray) -> list[Fitted]:
-  """The best on validation of the readers `read` of 0, 1, ... of the tokens, for each task."""
-  readers = []
-  for labels in job.labels:
-    by_count = {count: read(job, tokens[:, :count], labels) for count in range(tokens.shape[1] + 1)}
-    readers.append(optimal_heads.chosen(by_count, job.downstream.splits, 'tokens_read'))
-  return readers
+def fewest(read: Callable[..., Fitted], job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
+  """The best on validation of the readers `read` of 0, 1, ... of the tokens."""
+  by_count = {count: read(job, tokens[:, :count], labels) for count in range(tokens.shape[1] + 1)}
+  return optimal_heads.chosen(by_count, job.downstream.splits, 'tokens_read')
 
 
 def changed_shares(job: Job, tuner: Tuner, tokens: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:

@@ -1,9 +1,8 @@
 """One trial: settings -> distribution -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import contextlib
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -106,34 +105,20 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribut
 
 
 def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Drawn:
-  """The draws of a trial, computed once for recent trials that share it."""
-  downstream = shared_tasks(trial, distribution)
+  """The draws of a trial."""
+  downstream = tasks_of(trial, distribution)
   # Labels alone speak of the states of matrices.
   distribution = data.plain(distribution)
   with reporter.clock.phase('measuring'):
-    ideals = _shared('ideals', trial, lambda: distance.ideals_of(trial, distribution, downstream))
+    ideals = distance.ideals_of(trial, distribution, downstream)
   return Drawn(distribution, downstream, ideals)
 
 
-def shared_tasks(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
-  """The inputs and tasks of a trial, drawn once for recent trials that share them; raises ValueError as `draw` does."""
+def tasks_of(trial: Trial, distribution: Distribution) -> downstream_lib.Downstream:
+  """The inputs and tasks of a trial; raises ValueError as `draw` does."""
   keys = trial.keys()
-  draw = lambda: downstream_lib.draw(trial.settings, distribution, keys.downstream, keys.tasks)
-  return _shared('tasks', trial, draw)
-
-
-def _shared(name: str, trial: Trial, make: Callable[[], Any]) -> Any:
-  """The result of `make`, or its result for a recent trial that shares the draws of this one."""
-  shared = _recent(trial.draws_id, trial.settings.tasks_per_trial)
-  if name not in shared:
-    shared[name] = make()
-  return shared[name]
-
-
-@functools.lru_cache(8)
-def _recent(*draws: Any) -> dict[str, Any]:
-  """Tasks and ideals that recent trials with the same draws share, by name."""
-  return {}
+  rule = code.own_labels(trial) if trial.settings.label else None
+  return downstream_lib.draw(trial.settings, distribution, keys.downstream, keys.tasks, rule)
 
 
 def _model(
@@ -146,7 +131,7 @@ def _model(
   if name == 'exact':
     return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), drawn.distribution
   if name == 'own':
-    return code.own_model(settings.model, drawn.distribution, key)
+    return code.own_model(folder.trial.own['model'], drawn.distribution, key)
   if name == 'other_bert':
     folder = folder._replace(trial=folder.trial.other)
     drawn = _drawn(folder.trial, drawn_distribution(folder.trial), reporter)
@@ -163,4 +148,5 @@ def _pretraining(folder: TrialFolder, drawn: Drawn) -> pretraining.Pretraining:
   if settings.corpus_file:
     text = data.load(folder.workdir, settings.corpus_file)['tokens']
   key = folder.trial.keys().pretraining
-  return pretraining.planned(settings, text, key, drawn.ideals, folder.pretrained_directory)
+  planned = pretraining.planned(settings, text, key, drawn.ideals, folder.pretrained_directory)
+  return planned._replace(given=folder.trial.own.get('pretrained_from'))

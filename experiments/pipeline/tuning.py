@@ -42,7 +42,7 @@ def tune(job: Job) -> list[TunedTask]:
   """
   signals.raise_if_stopped()
   way = WAYS[job.method]
-  tuner = tuner_of(job.method, job.settings, job.trial.point, job.frozen.model)
+  tuner = tuner_of(job.method, job.trial, job.frozen.model)
   read = way.read(job, tuner)
   outcome = []
   for block, places in _blocks(job):

@@ -12,7 +12,8 @@ import jax
 import pandas as pd
 
 from experiments.analysis.tables import as_text, format_number, Table
-from experiments.own import code, data
+from experiments.own import data
+from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, results
 from experiments.records.results import Record
@@ -30,7 +31,7 @@ class Differs(exit_status.RunError):
   """A rerun differs from the records; the message lists the fields."""
 
 
-def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Reporter) -> None:
+def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Reporter, own: Own = NOTHING) -> None:
   """Rerun trials of a folder, show the comparison of each field, and raise Differs if one does not match.
 
   Args:
@@ -38,25 +39,26 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
     workdir: with the files that `results.write` leaves; it is only read.
     text: numbers of the trials, as `trial_numbers` reads them; '' for all on record.
     reporter: of progress and of the table.
+    own: the functions that the settings name.
   """
   for settings in grid:
     pretraining.check_machine(settings)
-    data.read_kept(settings, workdir)
-  recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid, code=code.digests)]
+  own = own._replace(arrays=data.kept(grid, workdir))
+  recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid, own=own.of)]
   trial_of = _trial_names(recorded, grid)
   numbers = [number for number in trial_numbers(text, len(names)) if names[number] in trial_of]
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    sweep.run(grid, pathlib.Path(scratch), reporter, numbers)
+    sweep.run(grid, pathlib.Path(scratch), reporter, numbers, own)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(names) - {names[number] for number in numbers}
   rows = [record for record, name in zip(recorded, trial_of) if name not in others]
   different = _show(compared(rows, again), reporter)
-  made = environment.load(workdir, rows).values()
-  for difference in environment.differing(made, environment.environment(jax.devices())):
-    reporter.say(f'the records come from another environment, where rounding may differ: {difference}')
   if different:
+    made = environment.load(workdir, rows).values()
+    differing = environment.differing(made, environment.environment(jax.devices()))
+    reporter.say(f'where they were made, rounding may differ: {", ".join(differing)}' if differing else None)
     raise Differs(f'{workdir} does not reproduce: {"; ".join(different)}')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 

@@ -107,10 +107,8 @@ def _set_aside(directory: pathlib.Path, reporter: Reporter) -> None:
   """
   for step in steps(directory):
     path = directory / str(step)
-    if not files.is_sealed(path):
+    if not files.is_intact(path, directory.parent.name, reporter):
       remove(path)
-    elif fault := files.fault(path, directory.parent.name):
-      reporter.say(f'checkpoint {path}: {fault}; renamed to {files.rename_corrupt(path)}')
 
 
 def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:

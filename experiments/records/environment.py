@@ -1,6 +1,5 @@
 """The environment of a run: what its numbers depend on besides its config."""
 
-from collections import Counter
 from collections.abc import Iterable
 import contextlib
 import functools
@@ -14,13 +13,16 @@ from typing import Any
 
 import jax
 
-from experiments.records import files, results
+from experiments.records import files
 from experiments.runtime import distributed, machine
 from experiments.settings.fields import digest
 
 # Packages that compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
 _OTHERS = ('orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
+
+# Fields that may decide bits.
+_DECIDING = ('platform', 'cpu', 'devices', 'processes', 'xla_flags', *_COMPUTING)
 
 Environment = dict[str, Any]
 
@@ -78,26 +80,16 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
       content = files.read_json(path)
       environments[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
-  return {environment_id: environments[environment_id] for environment_id in named if environment_id in environments}
+  return {one: environments[one] for one in named if one in environments}
 
 
-def differing(on_record: Iterable[Environment], current: Environment) -> list[str]:
-  """The distinct differences of environments on record from this one that may change bits, a text for each.
-
-  Such as 'jax 0.10.1 (here 0.10.2), devices 1 x cpu (here 2 x cpu)'.
-  """
-  texts = [', '.join(results.differences(_deciding(recorded), _deciding(current))) for recorded in on_record]
-  return list(dict.fromkeys(filter(None, texts)))
-
-
-def _deciding(environment: Environment) -> dict[str, str]:
-  """The fields that may decide bits, in words."""
-  devices: Counter[str] = Counter(environment['devices'])
-  return {
-    'platform': environment['platform'],
-    'cpu': environment['cpu'],
-    'devices': ', '.join(f'{count} x {kind}' for kind, count in devices.items()),
-    'processes': str(environment.get('processes', 1)),
-    'XLA_FLAGS': environment.get('xla_flags', ''),
-    **{name: environment['packages'][name] for name in _COMPUTING},
-  }
+def differing(recorded: Iterable[Environment], here: Environment) -> list[str]:
+  """What may change bits and differs here from environments on record, such as 'jax 0.10.1 (here 0.10.2)'."""
+  pairs = [({**one, **one['packages']}, {**here, **here['packages']}) for one in recorded]
+  texts = [
+    f'{name} {then[name]} (here {now[name]})'
+    for then, now in pairs
+    for name in _DECIDING
+    if name in then and then[name] != now[name]
+  ]
+  return list(dict.fromkeys(texts))

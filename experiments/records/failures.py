@@ -19,20 +19,18 @@ class Failure(NamedTuple):
   status: int
 
 
-def sentence(error: BaseException) -> str:
-  """The first line of an error, after the name of its class unless the error was written for the user."""
-  line = str(error).strip().partition('\n')[0] or 'no message'
-  is_ours = isinstance(error, storage.StorageError) or exit_status.error_status(error) != exit_status.FAILED
-  return (line if is_ours else f'{type(error).__name__}: {line}')[:_LONGEST]
-
-
 def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
   """Write the failure of a unit to file: sentence, exit status, traceback and time.
 
   Trials of several settings may share a directory; `label` tells them apart. If the file cannot be written, the
   sentence says so too.
   """
-  failure = Failure(sentence(error), exit_status.error_status(error))
+  status = exit_status.error_status(error)
+  line = str(error).strip().partition('\n')[0] or 'no message'
+  if status == exit_status.FAILED and not isinstance(error, storage.StorageError):
+    # It was not written for the user.
+    line = f'{type(error).__name__}: {line}'
+  failure = Failure(line[:_LONGEST], status)
   row = {
     'error': failure.sentence,
     'status': failure.status,

@@ -18,6 +18,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from experiments.runtime.progress import Reporter
 from experiments.runtime.storage import is_object, not_written, reason
 from experiments.settings.fields import SettingsError
 from hmm_jax.distributions.files import check_bytes, open_regular, read_archive
@@ -195,9 +196,9 @@ def _seal(content: dict[str, Any]) -> str:
   return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def write_checksums(folder: pathlib.Path, of: str, **more: Any) -> None:
-  """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to and `more`."""
-  write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder), **more})
+def write_checksums(folder: pathlib.Path, of: str) -> None:
+  """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to."""
+  write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder)})
 
 
 def _digests(folder: pathlib.Path) -> dict[str, str]:
@@ -225,6 +226,22 @@ def fault(folder: pathlib.Path, of: str) -> str | None:
     if digests.get(name) != expected:
       return f'{name} failed its checksum or is missing'
   return None
+
+
+def is_intact(folder: pathlib.Path, of: str, reporter: Reporter) -> bool:
+  """True for a sealed folder with the files of its checksums; a corrupt one is set aside."""
+  if not is_sealed(folder):
+    return False
+  found = fault(folder, of)
+  if found:
+    set_aside(reporter, found, folder)
+  return not found
+
+
+def set_aside(reporter: Reporter, why: object, *paths: pathlib.Path) -> None:
+  """Rename what is corrupt, of paths that exist, and say so."""
+  renamed = [rename_corrupt(path) for path in paths if path.exists()]
+  reporter.say(f'{paths[0]}: {why}; renamed to {renamed[0]}')
 
 
 def rename_corrupt(path: pathlib.Path) -> str:

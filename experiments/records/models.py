@@ -1,6 +1,5 @@
 """Finished pretrained models: each a folder that `hmm_jax.load` opens, with the SHA-256 of its files."""
 
-import contextlib
 import pathlib
 import tempfile
 from typing import Any
@@ -30,36 +29,21 @@ def write(
   params: Any,
   distribution: Any,
   card: str,
-  reference: str = '',
   step: int | None = None,
 ) -> None:
-  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count.
-
-  A model that was pretrained elsewhere has a `reference`, NAME-DIGEST.
-  """
+  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count."""
   folder = place(directory, step)
   with tempfile.TemporaryDirectory() as local:
     models.save(local, model, params, distribution, card)
     # An object store has no folders, so that nothing there appears whole but a file.
     for name, path in files.tree(pathlib.Path(local)).items():
       files.write_whole(folder / name, path.read_bytes())
-  files.write_checksums(folder, directory.name, reference=reference)
+  files.write_checksums(folder, directory.name)
 
 
 def is_finished(directory: pathlib.Path, step: int | None = None) -> bool:
   """True if a pretraining has left its model, or that after `step` steps; no other file is opened."""
   return files.is_sealed(place(directory, step))
-
-
-def copy_of(word: str, pretrained: pathlib.Path) -> tuple[str, pathlib.Path] | None:
-  """The one model among pretrained ones with the reference `word` or `word`-DIGEST: its reference and its folder."""
-  copies = {}
-  for directory in files.entries(pretrained):
-    with contextlib.suppress(FileNotFoundError, files.Corrupt):
-      reference = files.read_sealed(directory / NAME / files.CHECKSUMS)['reference']
-      if word in (reference, reference.rpartition('-')[0]):
-        copies[reference] = directory / NAME
-  return copies.popitem() if len(copies) == 1 else None
 
 
 def read(folder: pathlib.Path) -> tuple[MaskedLM, Any, Any]:
@@ -80,16 +64,7 @@ def load(directory: pathlib.Path, reporter: Reporter, step: int | None = None) -
   A corrupt one is reported and renamed. All processes call it together, and see the same folder.
   """
   folder = place(directory, step)
-
-  def is_intact() -> bool:
-    if not files.is_sealed(folder):
-      return False
-    fault = files.fault(folder, directory.name)
-    if fault:
-      reporter.say(f'model {folder}: {fault}; renamed to {files.rename_corrupt(folder)}')
-    return not fault
-
-  if not distributed.broadcast_from_process_0(is_intact):
+  if not distributed.broadcast_from_process_0(lambda: files.is_intact(folder, directory.name, reporter)):
     return None
   model, params, _ = read(folder)
   return model, jax.device_put(params, jax.local_devices()[0])

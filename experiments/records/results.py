@@ -202,22 +202,13 @@ def check_shown(workdir: pathlib.Path, like: Any) -> None:
 
 
 def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
-  """A sentence on how settings on record in a writable folder differ; raises as `check_recorded` does."""
+  """A sentence on settings on record in a writable folder that differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
   check_recorded(workdir, grid[0])
-  differing = changed(others(workdir, grid), grid)
+  before = others(workdir, grid)
+  differing = [lists.text(point) for point in lists.points([*before, *grid])[: len(before)] if point]
   shown = 'tables, figures and results.jsonl show these too'
-  return f'{workdir} holds records with other settings: {", ".join(differing)}; {shown}' if differing else None
-
-
-def changed(before: Sequence[Any], grid: Sequence[Any]) -> list[str]:
-  """Differences of settings from these, such as 'seed 0, 1 (here 2)'."""
-  return differences(_in_words(before), _in_words(grid))
-
-
-def _in_words(grid: Sequence[Any]) -> dict[str, str]:
-  """The distinct values of each field, in one text."""
-  return {name: ', '.join(words) for name, words in values([_as_json(settings) for settings in grid]).items()}
+  return f'{workdir} holds records with other settings: {"; ".join(differing)}; {shown}' if differing else None
 
 
 def values(configs: Sequence[Record]) -> dict[str, list[str]]:
@@ -230,15 +221,6 @@ def values(configs: Sequence[Record]) -> dict[str, list[str]]:
       if word not in known:
         known.append(word)
   return {name: some for name, some in words.items() if name.split('.')[0] not in lists.OF_RUNNING}
-
-
-def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
-  """Differences in fields that both have, such as 'seed 0 (here 1)'."""
-  return [
-    f'{name} {value} (here {current[name]})'
-    for name, value in recorded.items()
-    if name in current and current[name] != value
-  ]
 
 
 def load(workdir: pathlib.Path) -> list[Record]:

@@ -13,7 +13,7 @@ from experiments.records.results import Record
 from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Settings
-from experiments.settings.methods import METHODS, WITHOUT_BERT
+from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
 
 # In the folder of a trial: some of its texts, with what BERT and the exact model make of them.
@@ -39,11 +39,10 @@ def pretrained_folder(settings: Settings, workdir: pathlib.Path) -> pathlib.Path
 
 
 class TrialFolder(NamedTuple):
-  """The files of a trial in the workdir of a run, and the ids of the trials that share its draws, its own too."""
+  """The files of a trial in the workdir of a run."""
 
   trial: Trial
   workdir: pathlib.Path
-  alike: tuple[str, ...] = ()
 
   @property
   def directory(self) -> pathlib.Path:
@@ -108,47 +107,20 @@ def _read_whole(path: pathlib.Path, name: Name, trial_id: str) -> Record:
 def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """The requested names without an intact record, each of which is read once; the caller holds the trial's lock.
 
-  A corrupt record or array is reported, and both are renamed. A record that another trial has, since no BERT decides
-  it, is copied. Records from environments that may compute other bits are reported.
+  A corrupt record or array is reported, and both are renamed.
   """
-  missing, intact = list[Name](), list[Record]()
-  for name, path in folder.paths().items():
-    record = _intact(path, name, folder.trial.id, reporter) or _copied(folder, name, path)
-    if record:
-      intact.append(record)
-    else:
-      missing.append(name)
-  made = environments.load(folder.workdir, intact).values() if missing else ()
-  for different in environments.differing(made, environments.environment(jax.devices())):
-    reporter.say(f'existing records of trial {folder.trial.id} come from another environment: {different}')
-  return missing
+  return [name for name, path in folder.paths().items() if not _is_intact(path, name, folder.trial.id, reporter)]
 
 
-def _intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> Record | None:
-  """A record whose arrays are intact too; None if there is none, or it is corrupt and renamed."""
+def _is_intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> bool:
+  """True for a record whose arrays are intact too; a corrupt one is renamed."""
   try:
-    return _read_whole(path, name, trial_id)
+    return bool(_read_whole(path, name, trial_id))
   except FileNotFoundError:
-    return None
+    return False
   except files.Corrupt as error:
-    both = path, path.with_suffix('.npz')
-    moved = [files.rename_corrupt(corrupt) for corrupt in both if corrupt.exists()]
-    reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
-    return None
-
-
-def _copied(folder: TrialFolder, name: Name, path: pathlib.Path) -> Record | None:
-  """A record that no BERT decides, with its arrays, from a trial that shares the draws; None if none has it intact."""
-  for other in folder.alike if name.model in WITHOUT_BERT else ():
-    source = folder.directory.parent / other / path.name
-    with contextlib.suppress(OSError, files.Corrupt):
-      record = _read_whole(source, name, other)
-      files.write_whole(path.with_suffix('.npz'), source.with_suffix('.npz').read_bytes())
-      of_trial = {'trial_id': folder.trial.id, 'pretraining_id': folder.trial.pretraining_id}
-      record |= {**folder.trial.settings.given, **of_trial}
-      files.write_sealed(path, record)
-      return record
-  return None
+    files.set_aside(reporter, error, path, path.with_suffix('.npz'))
+    return False
 
 
 class TunedTask(NamedTuple):
@@ -187,11 +159,11 @@ def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], 
   locks.check_held(folder.directory)
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
+  environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
   for tuned in outcome:
     name = Name(tuned.task, model, method, gap.get('step'))
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
     record |= {'trial': trial.number, 'task': tuned.task, 'model': model, 'method': method}
-    environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
     digest = files.write_arrays(paths[name].with_suffix('.npz'), tuned.trainable)
     record |= {**tuned.measured, **gap, **ids, 'environment': environment_id, _ARRAYS: digest}

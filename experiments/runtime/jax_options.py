@@ -17,7 +17,6 @@ def set_up(settings: Experiment) -> None:
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
   jax.config.update('jax_enable_x64', False)
-  compile_fast(settings.fast_compilation)
   jax.config.update('jax_debug_nans', settings.debug_nans)
   # XLA reads its flags once, when JAX first looks for devices; of two with one name the last wins.
   flags_of_user = os.environ.get('XLA_FLAGS', '').split()
@@ -25,10 +24,3 @@ def set_up(settings: Experiment) -> None:
   if settings.deterministic and _DETERMINISTIC not in flags_of_user:
     os.environ['XLA_FLAGS'] = ' '.join([*flags_of_user, _DETERMINISTIC])
   cache.keep_programs(settings.compilation_cache)
-
-
-def compile_fast(is_fast: bool) -> None:
-  """Compile without XLA's optimisation from now on, or with it. JAX would go on with programs of before."""
-  if jax.config.values['jax_disable_most_optimizations'] != is_fast:
-    jax.config.update('jax_disable_most_optimizations', is_fast)
-    jax.clear_caches()

@@ -87,8 +87,11 @@ def holder(directory: pathlib.Path) -> str | None:
   return f'process {owner.pid} on {owner.hostname}' if owner else None
 
 
-def has_ended(directory: pathlib.Path) -> bool:
-  """True if the process that a lock names ran on this host and is gone; of another host nothing is known."""
+def is_stale(directory: pathlib.Path) -> bool:
+  """True for a lock that was not renewed within the lease, or names a process of this host that is gone."""
+  # The clock of the file system may be ahead of this one.
+  if time.time() - (renewed(directory) or 0.0) > LEASE:
+    return True
   owner = _lease(directory).owner
   if owner and owner.hostname == socket.gethostname():
     try:

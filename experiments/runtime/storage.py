@@ -50,11 +50,6 @@ def usable(directory: pathlib.Path, name: str) -> Iterator[None]:
     raise SettingsError(f'{name} is {str(directory)!r}; valid is a writable directory ({reason(error)})')
 
 
-def is_read_only(directory: pathlib.Path) -> bool:
-  """True for an existing local directory that nothing can be written into."""
-  return not is_object(directory) and directory.is_dir() and not os.access(directory, os.W_OK)
-
-
 def check_writable(directory: pathlib.Path, name: str) -> None:
   """Raise SettingsError, as `usable` does, if nothing can be written there; leave nothing behind.
 

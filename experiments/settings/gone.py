@@ -5,8 +5,10 @@ from typing import Any
 # Each with the one value with which the other records of a folder stay what they are. Some are in groups of one name.
 FIELDS = {
   'attention': 'xla',
+  'fast_compilation': False,
   'initialization_timeout': 120,
   'joint': 2,
+  'keep_checkpoints': False,
   'key_size': 0,
   'mask_share': 0.8,
   'max_certificates': 1000,

@@ -95,7 +95,6 @@ class Settings(groups.Experiment):
   checkpoints: tuple[int, ...] = setting(
     'pretraining steps after which the methods are tuned on BERT; (): the last', may_be_empty=True, earlier=()
   )
-  keep_checkpoints: bool = setting('keep the checkpoints of a pretraining whose model is finished', earlier=False)
   time_budget: float = setting(
     'minutes until no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import typing
 
 import jax.numpy as jnp
 import optax
@@ -18,11 +19,12 @@ from hmm_jax.tuning.tuner import Schedule
 class Experiment(Group):
   """The settings that every experiment has."""
 
+  gone: typing.ClassVar[tuple[str, ...]] = ('fast_compilation',)
+
   experiment: str = setting('name of the experiment; set by --config')
   scale: str = setting('scale of the experiment; set by --config=NAME:SCALE')
   seed: int = setting('random seed', least=0, below=2**31)
   compilation_cache: str = setting("folder of compiled programs: auto, a path, or '' for none")
-  fast_compilation: bool = setting('compile programs in two thirds of the time; they run slower')
   deterministic: bool = setting('exclude nondeterministic GPU operations')
   debug_nans: bool = setting('check every result for NaN (jax_debug_nans) and stop at the first')
 

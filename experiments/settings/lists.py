@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
-import itertools
 import re
 from typing import Any
 
@@ -19,15 +18,14 @@ OF_RUNNING = (
   'debug_nans',
   'distributed',
   'figure',
-  'keep_checkpoints',
   'plan',
   'shown_texts',
   'time_budget',
 )
 # Fields that decide no record.
 NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
-# Fields outside the groups that decide records; a process has one value of the last.
-_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label', 'fast_compilation')
+# Fields outside the groups that decide records.
+_ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
 # Every record of a trial names these.
 _NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
@@ -60,7 +58,7 @@ def _decides(name: str) -> bool:
 
 def takes(name: str, field: dataclasses.Field) -> bool:
   """True if a field of a grid of trials takes a list."""
-  return _decides(name) and field.type in (bool, int, float, str) and name != 'fast_compilation'
+  return _decides(name) and field.type in (bool, int, float, str)
 
 
 @contextlib.contextmanager
@@ -97,18 +95,14 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   record, what each record of a trial names, and what a given process or corpus sets, unless settings of the same one
   differ in it.
   """
-  return points_of([dict(flat(dataclasses.asdict(one))) for one in grid], all(map(is_grid, grid)))
-
-
-def points_of(several: Sequence[Mapping[str, Any]], of_trials: bool) -> list[dict[str, Any]]:
-  """`points` of settings that are `flat`, of a grid of trials or not; only those that have a field can differ in it."""
+  several = [dict(flat(dataclasses.asdict(one))) for one in grid]
+  of_trials = all(map(is_grid, grid))
   decides = _decides if of_trials else lambda name: name.partition('.')[0] not in NEVER_DECIDE
-
-  def differs(name: str) -> bool:
-    pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several if name in one}
-    return len(pairs) > len({given for given, _ in pairs})
-
-  names = [name for name in dict.fromkeys(itertools.chain(*several)) if decides(name) and differs(name)]
-  columns = {name: name if name == 'scale' or is_column(name) else f'config.{name}' for name in names}
-  plain = lambda value: str(value) if isinstance(value, tuple) else value
-  return [{columns[name]: plain(one[name]) for name in names if name in one} for one in several]
+  point_of: list[dict[str, Any]] = [{} for _ in grid]
+  for name in filter(decides, several[0] if several else ()):
+    pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several}
+    if len(pairs) > len({given for given, _ in pairs}):
+      column = name if name == 'scale' or is_column(name) else f'config.{name}'
+      for point, one in zip(point_of, several):
+        point[column] = str(one[name]) if isinstance(one[name], tuple) else one[name]
+  return point_of

@@ -1,6 +1,6 @@
 """A trial of a grid: who it is, the keys of what it draws, and the ids of its model, its records and its fits."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 import functools
 import types
 from typing import Any, NamedTuple
@@ -43,14 +43,14 @@ class Trial(NamedTuple):
     settings: of the trial.
     point: its distribution.
     number: of the draw.
-    code: digests of the user's own functions, by field.
+    own: what the user gives in place of ours, by the field that names it; a function has a `digest`.
     label: what tells its settings from those of other trials of a run, in words.
   """
 
   settings: Settings
   point: Point
   number: int
-  code: Mapping[str, str] = types.MappingProxyType({})
+  own: Mapping[str, Any] = types.MappingProxyType({})
   label: str = ''
 
   def __str__(self) -> str:
@@ -80,22 +80,21 @@ class Trial(NamedTuple):
     settings = self.settings
     pretrain = deciding(settings.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    # Of a model that was pretrained elsewhere only the digest counts, not the name.
-    elsewhere = [settings.pretrained_from.rpartition('-')[2]] if settings.pretrained_from else []
-    drawn = self._drawn(settings.given, settings.corpus, settings.bert, pretrain)
-    return digest([_PRETRAINING_VERSION, *drawn, *elsewhere])
-
-  def _drawn(self, given: Iterable[str], *more: Any) -> list[Any]:
-    """All that decides the draw of the distribution, or the `given` fields in its place, and `more`."""
-    settings, point = self.settings, self.point
     # For given data only the digest counts, not the name.
-    digests = [settings.given[name].rpartition('-')[2] for name in given]
-    parts: list[Any] = [settings.seed, point.num_states, self.number, digests or settings.hmm, *more]
-    if settings.fast_compilation:
-      parts.append('fast compilation')
-    if point.memory_size:
-      parts += [point, settings.memory.joint_prior, settings.memory.joint_permutations]
-    return parts
+    digests = [reference.rpartition('-')[2] for reference in settings.given.values()]
+    parts: list[Any] = [
+      _PRETRAINING_VERSION,
+      settings.seed,
+      self.point.num_states,
+      self.number,
+      digests or settings.hmm,
+    ]
+    parts += [settings.corpus, settings.bert, pretrain]
+    if self.point.memory_size:
+      parts += [self.point, settings.memory.joint_prior, settings.memory.joint_permutations]
+    # Likewise of a model that was pretrained elsewhere.
+    parts += [settings.pretrained_from.rpartition('-')[2]] if settings.pretrained_from else []
+    return digest(parts)
 
   @property
   def id(self) -> str:
@@ -103,22 +102,12 @@ class Trial(NamedTuple):
 
     The tuning of a method is no part of it: see `fit_id`.
     """
-    return self._asked_of(self.pretraining_id)
-
-  @property
-  def draws_id(self) -> str:
-    """The id of what a trial draws and measures, whatever BERT: trials of one share the records of all other models."""
-    s = self.settings
-    given = s.given.keys() & {'distribution'}
-    return self._asked_of(self._drawn(given, s.corpus.chunk_length, s.corpus.chunks_per_document, s.corruption))
-
-  def _asked_of(self, drawn: Any) -> str:
-    parts = [drawn, self.settings.measure, self.settings.downstream]
+    parts: list[Any] = [self.pretraining_id, self.settings.measure, self.settings.downstream]
     if self.point.memory_size:
       parts.append(self.settings.memory.label_cell)
     if self.settings.label:
       # Settings on record may name a function that this process has not imported.
-      parts += [self.settings.label, self.code.get('label')]
+      parts += [self.settings.label, getattr(self.own.get('label'), 'digest', None)]
     return digest(parts)
 
   def fit_id(self, model: str, method: str) -> str:
@@ -128,19 +117,19 @@ class Trial(NamedTuple):
     """
     parts = [getattr(self.settings, name) for name in METHODS[method].settings]
     if model == 'own':
-      parts += [self.settings.model, self.code['model']]
+      parts += [self.settings.model, self.own['model'].digest]
     if method == 'own_head':
-      parts += [self.settings.own_head, self.code['own_head']]
+      parts += [self.settings.own_head, self.own['own_head'].digest]
     return digest(parts)
 
 
-def trials(*grid: Settings, code: Callable[[Settings], Mapping[str, str]] = lambda _: {}) -> list[Trial]:
+def trials(*grid: Settings, own: Callable[[Settings], Mapping[str, Any]] = lambda _: {}) -> list[Trial]:
   """Every trial of one or several settings, ordered by its number, so that all points advance together.
 
-  Trials of one number and distribution stand side by side. `code` returns the digests for settings.
+  Trials of one number and distribution stand side by side. `own` returns what the user gives for settings.
   """
   made = [
-    Trial(settings, point, number, code(settings), lists.text(differing))
+    Trial(settings, point, number, own(settings), lists.text(differing))
     for settings, differing in zip(grid, lists.points(grid))
     for point in settings.grid()
     for number in range(settings.num_draws(point))

@@ -41,7 +41,7 @@ class Study(NamedTuple):
 
   Attributes:
     run: (settings, workdir, reporter) -> records in the workdir; `in_parts` makes one. That of a grid of trials takes
-      the numbers of trials, too, and returns a sentence that says what is left.
+      the numbers of trials and what the user gives, too, and returns a sentence that says what is left.
     tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
     check: (settings) -> raises SettingsError if this machine cannot run it.

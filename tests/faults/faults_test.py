@@ -17,8 +17,7 @@ IN_SMALL = {'as writing begins', 'SIGTERM as tuning begins', 'two on one workdir
 CHOSEN = [scenario for scenario in SCENARIOS if WHOLE or scenario.name in IN_SMALL]
 # A head without a prompt has the same bits however many tasks are tuned side by side; a prompt has not.
 FIELDS = ('num_trials=2', 'methods=prompt', 'figures=()', 'tasks_per_trial=2')
-# Some scenarios damage the checkpoints of finished models.
-BERT = ('num_states=4', 'models=bert', 'measure.num_documents=1', 'keep_checkpoints=True')
+BERT = ('num_states=4', 'models=bert', 'measure.num_documents=1', 'pretrain.checkpoint_every=10')
 # These sizes share main_test.py's compiled programs.
 EXACT = ('num_states=6', 'models=exact')
 

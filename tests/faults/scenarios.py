@@ -9,7 +9,7 @@ from run_cases import flip
 from experiments.records import files
 
 from .bench import expect, Scenario
-from .processes import PHASES
+from .processes import Moment, PHASES
 
 _CHECKPOINTS = 'pretrained/*/checkpoints'
 _MOST_SECONDS_TO_STOP = 60.0
@@ -28,17 +28,17 @@ def killed_at(phase):
 def damaged(pattern):
   """Flip a bit of every file of a pattern in a copy of the reference.
 
-  If it is of a model, as it was before tuning; if it is of checkpoints, as it was before the model.
+  If it is of a model, as it was before tuning; if it is of checkpoints, as a kill at the last one leaves two.
   """
 
   def disturb(bench, workdir):
-    shutil.copytree(bench.reference, workdir)
-    if pattern.startswith('pretrained'):
-      shutil.rmtree(workdir / 'trials')
-      (workdir / 'results.jsonl').unlink()
     if pattern.startswith(_CHECKPOINTS):
-      for model in workdir.glob('pretrained/*/model'):
-        shutil.rmtree(model)
+      expect(bench.run(workdir, moment=Moment('save', 4)).end(), 128 + signal.SIGKILL)
+    else:
+      shutil.copytree(bench.reference, workdir)
+    if pattern.startswith('pretrained'):
+      shutil.rmtree(workdir / 'trials', ignore_errors=True)
+      (workdir / 'results.jsonl').unlink(missing_ok=True)
     for path in workdir.glob(pattern):
       flip(path)
     return ''
@@ -60,7 +60,7 @@ def signalled(number, phase):
     expect(ended, 128 + number)
     assert ended.time - sent < _MOST_SECONDS_TO_STOP
     steps = list(workdir.glob('pretrained/*/checkpoints/*/checksums.json'))
-    has_begun = bench.phases['save'] and phase in ('pretraining', 'save', 'tuning')
+    has_begun = bench.phases['save'] and phase in ('pretraining', 'save')
     assert steps or not has_begun, 'no checkpoint is left'
     return ended.said
 
@@ -114,8 +114,8 @@ SCENARIOS += [
   Scenario('damage', 'timing.jsonl', damaged('trials/*/timing.jsonl')),
   Scenario('damage', 'metrics.jsonl', damaged('pretrained/*/metrics.jsonl')),
   Scenario('damage', 'the model', damaged('pretrained/*/model/*.safetensors'), 'model.safetensors failed', 2),
-  Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/40/state/d/*'), 'checkpoints/40', 2),
-  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'checkpoints/20', 4),
+  Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/30/state/d/*'), 'checkpoints/30', 1),
+  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'checkpoints/20', 2),
 ]
 SCENARIOS += [
   Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)

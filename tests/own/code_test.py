@@ -7,7 +7,8 @@ import jax
 import pytest
 from run_cases import exact_settings, QUIET
 
-from experiments.own import code, data
+from experiments.own import code
+from experiments.own.data import Own
 from experiments.pipeline import checks, sweep, verify
 from experiments.records import load
 from experiments.settings.fields import SettingsError
@@ -23,14 +24,13 @@ METHODS = dict(methods=('head', 'own_head'), own_head='mine:head')
 
 
 @pytest.mark.slow
-def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, monkeypatch):
+def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path):
   """A copy of the exact model and the linear head has their numbers; a changed file changes only its own ids."""
   ids = []
   for of_model, of_head in (('one', 'one'), ('another', 'one'), ('another', 'another')):
-    model = code.Function(lambda hmm, key: (ExactModel(10), hmm), of_model)
-    monkeypatch.setitem(code._imported, 'mine:build', model)
-    monkeypatch.setitem(code._imported, 'mine:head', code.Function(Linear, of_head))
-    sweep.run([dataclasses.replace(SETTINGS, **METHODS)], tmp_path, QUIET)
+    build = lambda hmm, key: (ExactModel(10), hmm)
+    own = Own({'mine:build': code.Function(build, of_model), 'mine:head': code.Function(Linear, of_head)})
+    sweep.run([dataclasses.replace(SETTINGS, **METHODS)], tmp_path, QUIET, own=own)
     records = load(tmp_path).set_index(['model', 'method']).sort_index()
     ids.append(records['fit_id'])
   numbers = records.select_dtypes('number')
@@ -58,12 +58,12 @@ LABELS = exact_settings(
 
 
 @pytest.mark.slow
-def test_labels_of_ones_own_meet_every_reader_and_are_resumed_and_verified(tmp_path, monkeypatch):
+def test_labels_of_ones_own_meet_every_reader_and_are_resumed_and_verified(tmp_path):
   """Their records lack the fields of mu. A changed function is another trial, no function the trial without one."""
-  monkeypatch.setitem(code._imported, 'mine:parity', code.Function(_parity, 'one'))
-  checks.check_draws(LABELS)
+  own = Own({'mine:parity': code.Function(_parity, 'one')})
+  checks.check_draws(LABELS, own)
   for _ in range(2):
-    sweep.run([LABELS], tmp_path, QUIET)
+    sweep.run([LABELS], tmp_path, QUIET, own=own)
   records = load(tmp_path, environment=True).set_index('method')
   assert {*records.index} == {*LABELS.methods} and records['trial_id'].nunique() == 1
   assert records['smallest_margin'].isna().all() and records['head_size'].isna().all()
@@ -72,25 +72,11 @@ def test_labels_of_ones_own_meet_every_reader_and_are_resumed_and_verified(tmp_p
   )
   majority = records['majority_accuracy'].iloc[0]
   assert majority < 0.9 and records.loc[['quadratic', 'neighbours'], 'accuracy'].min() > majority
-  verify.run([LABELS], tmp_path, '', QUIET)
-  trials = [Trial(LABELS, Point(4), 0, {'label': digest}) for digest in ('one', 'another')]
+  verify.run([LABELS], tmp_path, '', QUIET, own)
+  trials = [Trial(LABELS, Point(4), 0, {'label': code.Function(_parity, digest)}) for digest in ('one', 'another')]
   plain, earlier = Trial(dataclasses.replace(LABELS, label=''), Point(4), 0), trials[0].id
   assert len({earlier, trials[1].id, plain.id}) == 3 and earlier == records['trial_id'].iloc[0]
   assert len({trial.pretraining_id for trial in (*trials, plain)}) == 1
-
-
-@pytest.mark.parametrize(
-  ('labels', 'valid'),
-  [
-    (lambda texts, _: texts[:3, 1], r'shape \(3,\); valid is \(\d+,\)'),
-    (lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
-    (lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
-  ],
-)
-def test_a_function_that_gives_no_labels_is_refused(monkeypatch, labels, valid):
-  monkeypatch.setitem(code._imported, 'mine:parity', code.Function(labels, ''))
-  with pytest.raises(SettingsError, match=f"^label is 'mine:parity'.*{valid}"):
-    checks.check_draws(LABELS)
 
 
 class Embeddings(ExactModel):
@@ -119,46 +105,40 @@ def _interrupts(*_):
   raise KeyboardInterrupt
 
 
+TEN = dataclasses.replace(SETTINGS, num_states=(10,))
+SHIFTED = dataclasses.replace(TEN, methods=('shift',))
+
+
 @pytest.mark.parametrize(
-  ('call', 'num_states', 'valid'),
+  ('field', 'settings', 'call', 'says'),
   [
-    (lambda hmm, _: (Embeddings(10), hmm), 4, r'\(10, 1, 10\), not \(10, 1, 4\)'),
-    (lambda hmm, _: (Embeddings(10), hmm), 10, r'are probabilities, not \['),
-    (lambda hmm, _: (FirstText(10), hmm), 10, 'no other text'),
-    (_exits, 10, 'which raised SystemExit'),
-    (_interrupts, 10, 'which raised KeyboardInterrupt'),
+    ('label', LABELS, lambda texts, _: texts[:3, 1], r'shape \(3,\); valid is \(\d+,\)'),
+    ('label', LABELS, lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
+    ('label', LABELS, lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
+    ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 10\), not \(10, 1, 4\)'),
+    ('model', TEN, lambda hmm, _: (Embeddings(10), hmm), r'are probabilities, not \['),
+    ('model', TEN, lambda hmm, _: (FirstText(10), hmm), 'no other text'),
+    ('model', TEN, _exits, 'which raised SystemExit'),
+    ('model', TEN, _interrupts, 'which raised KeyboardInterrupt'),
+    ('model', SHIFTED, lambda hmm, _: (Embeddings(10), hmm), 'are `decode` of'),
+    ('model', SHIFTED, lambda hmm, _: (Undecoded(10), hmm), 'overrides decode'),
+    ('own_head', exact_settings(**METHODS), lambda _: Linear(3), r'shape \(2, 3\); valid is \(2, 2\)'),
   ],
 )
-def test_an_object_that_is_no_model_is_refused(monkeypatch, call, num_states, valid):
-  """Predictions of another width, that are no probabilities or of other texts, an exit and an interrupt."""
-  monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
-  with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    checks.check_draws(dataclasses.replace(SETTINGS, num_states=(num_states,)))
-
-
-@pytest.mark.parametrize(('model', 'valid'), [(Embeddings(10), 'are `decode` of'), (Undecoded(10), 'overrides decode')])
-def test_a_model_that_is_shifted_decodes_what_it_predicts(model, valid, monkeypatch):
-  monkeypatch.setitem(code._imported, 'mine:build', code.Function(lambda hmm, _: (model, hmm), ''))
-  with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
-    checks.check_draws(dataclasses.replace(SETTINGS, num_states=(10,), methods=('shift',)))
-
-
-def test_an_object_that_is_no_head_is_refused(monkeypatch):
-  """Before anything is trained."""
-  monkeypatch.setitem(code._imported, 'mine:head', code.Function(lambda _: Linear(3), ''))
-  with pytest.raises(SettingsError, match=r"^own_head is 'mine:head'.*shape \(2, 3\); valid is \(2, 2\)"):
-    checks.check_draws(exact_settings(**METHODS))
+def test_a_function_that_does_not_serve_is_refused(field, settings, call, says):
+  """By what it gives, before anything is trained; also if it exits or interrupts."""
+  name = getattr(settings, field)
+  with pytest.raises(SettingsError, match=f"^{field} is '{name}'.*{says}"):
+    checks.check_draws(settings, Own({name: code.Function(call, '')}))
 
 
 @pytest.mark.slow
-def test_a_model_is_tried_on_each_size_or_on_the_given_process(monkeypatch):
+def test_a_model_is_tried_on_each_size_or_on_the_given_process():
   tried = []
   call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_states) or hmm)
-  monkeypatch.setitem(code._imported, 'mine:build', code.Function(call, ''))
-  checks.check_draws(dataclasses.replace(SETTINGS, num_states=(4, 6)))
-  settings = dataclasses.replace(SETTINGS, num_states=(3,), distribution='mess3-0123456789ab')
-  monkeypatch.setitem(data._arrays_read, settings.distribution, mess3()._asdict())
-  checks.check_draws(settings)
+  own = Own({'mine:build': code.Function(call, '')}, {'mess3-0123456789ab': mess3()._asdict()})
+  checks.check_draws(dataclasses.replace(SETTINGS, num_states=(4, 6)), own)
+  checks.check_draws(dataclasses.replace(SETTINGS, num_states=(3,), distribution='mess3-0123456789ab'), own)
   assert tried == [4, 6, 3]
 
 
@@ -166,7 +146,7 @@ def test_a_process_that_does_not_fit_in_memory_is_refused_in_a_sentence(monkeypa
   def exhausts(*_):
     raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory. At 0x7f')
 
-  monkeypatch.setattr(checks.trial_lib, 'shared_tasks', exhausts)
+  monkeypatch.setattr(checks.trial_lib, 'tasks_of', exhausts)
   with pytest.raises(
     SettingsError, match=r'^num_states is \(4,\); valid are fewer \(RESOURCE_EXHAUSTED: Out of memory\)$'
   ):

@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import pathlib
-import shutil
 
 from bert_cases import random_params, SMALLEST
 from conftest import assert_same_bits, DOCS, joint_hmm, path_probs, state_paths
@@ -43,11 +41,24 @@ MEMORY = MemoryHMM(
 )
 
 
-def _resolved(workdir, **changes):
-  """The settings of a config with these fields, the files that they name read."""
+def _read(workdir, **changes):
+  """The settings of a config with these fields, and what the files that they name have."""
   config = config_of('smoke', **changes)
-  data.resolve(config, workdir, ())
-  return registry.from_config(config)
+  own = data.resolve(config, workdir, ())
+  return registry.from_config(config), own
+
+
+def _resolved(workdir, **changes):
+  """The settings alone."""
+  settings, _ = _read(workdir, **changes)
+  return settings
+
+
+def _kept(workdir, **changes):
+  """The settings, what they name written into the workdir."""
+  settings, own = _read(workdir, **changes)
+  data.keep(own.arrays, workdir)
+  return settings
 
 
 def _written(path, content):
@@ -85,8 +96,7 @@ def test_ids_of_draws_are_those_on_record():
 def test_given_data_replace_draws(tmp_path):
   """Whatever the trial it has the sizes of the process, and is of it."""
   word = _written(tmp_path / 'mine.npz', MEMORY)
-  settings = _resolved(tmp_path, distribution=word, memory__label_cell=1)
-  data.keep(settings, tmp_path)
+  settings = _kept(tmp_path, distribution=word, memory__label_cell=1)
   assert (list(settings.grid()), settings.hmm.num_tokens) == ([Point(3, 2, 2)], 2)
   distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
   for array, expected in zip(distribution, MEMORY):
@@ -100,7 +110,7 @@ PAIRS = hj.from_transition_matrices(
 
 
 @pytest.mark.slow
-def test_labels_of_ones_own_see_the_states_of_matrices(tmp_path, monkeypatch):
+def test_labels_of_ones_own_see_the_states_of_matrices(tmp_path):
   """As `hj.beliefs` has them, for every reader, kept in the workdir; without such labels, ids are those of the HMM."""
   own, seen = dict(distribution=_written(tmp_path / 'pairs.npz', PAIRS), label='mine:likely'), []
 
@@ -109,11 +119,11 @@ def test_labels_of_ones_own_see_the_states_of_matrices(tmp_path, monkeypatch):
     seen.append(texts)
     return states[:, 0] > PAIRS.start_probs[0]
 
-  monkeypatch.setitem(code._imported, own['label'], code.Function(likely, 'one'))
   methods = ('head', 'head_best', 'neighbours', 'posterior')
-  settings = _resolved(tmp_path, **own, models=('exact',), methods=methods)
+  settings, read = _read(tmp_path, **own, models=('exact',), methods=methods)
   assert settings.num_states == (PAIRS.num_states,) and PAIRS.num_states > 3
-  sweep.run([settings], tmp_path, QUIET)
+  read = read._replace(functions={own['label']: code.Function(likely, 'one')})
+  sweep.run([settings], tmp_path, QUIET, own=read)
   assert {row['method'] for row in results.load(tmp_path)} == {*methods} and len(seen) > 1
   of_hmm = [_written(tmp_path / f'{name}.npz', each) for name, each in (('pairs', PAIRS), ('hmm', PAIRS.hmm))]
   digests = [_resolved(tmp_path, distribution=word).distribution.rpartition('-')[2] for word in of_hmm]
@@ -145,13 +155,11 @@ def test_a_process_may_stand_beside_lists(tmp_path):
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):
-  """The file itself is gone."""
-  settings = _resolved(tmp_path, distribution='mess3')
-  data.keep(settings, tmp_path)
+  _kept(tmp_path, distribution='mess3')
   (kept,) = (tmp_path / data.FOLDER).iterdir()
   kept.rename(kept.with_name('mine-0123456789ab.npz'))
   with pytest.raises(SettingsError, match='mine-0123456789ab.npz is missing or failed its checksum'):
-    _resolved(tmp_path, distribution='mine.json')
+    _resolved(tmp_path, distribution='mine-0123456789ab')
 
 
 @pytest.mark.parametrize(
@@ -187,35 +195,32 @@ def test_possible_documents_are_those_with_a_path():
   ('changes', 'says'),
   [
     ({}, None),
-    (dict(transition_matrix=np.eye(3)), r'states \[2\] never occur'),
     (dict(cell_index=np.zeros(3, int)), 'one label'),
   ],
 )
-def test_a_process_that_cannot_serve_is_refused(monkeypatch, changes, says):
-  """States that no text comes to, and texts that tell nothing of the cell of the label."""
+def test_a_process_that_cannot_serve_is_refused(changes, says):
+  """Texts tell nothing of the cell of the label."""
   sizes = dict(num_states=(3,), memory__sizes=(2,), memory__cells=(2,), memory__label_cell=1)
   # A reference names its content, by which draws are shared.
   reference = f'mine-{len(says or ""):012x}'
   settings = settings_of('smoke', 'memory_cells', **sizes, methods=('head',), distribution=reference)
-  monkeypatch.setitem(data._arrays_read, settings.distribution, MEMORY._replace(**changes)._asdict())
+  own = data.Own(arrays={reference: MEMORY._replace(**changes)._asdict()})
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
-    checks.check_draws(settings)
+    checks.check_draws(settings, own)
 
 
 @pytest.mark.parametrize('name', ['hmm[1]', 'a.b-1', '\x1b[31m\udcff', 'x' * 245])
-def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
-  """Whatever characters it has and however long it is, and by its reference; not by another name, or a pattern."""
+def test_a_kept_file_is_found_by_its_reference(tmp_path, monkeypatch, name):
+  """Whatever characters its name has and however long that is; as no corpus, and by no other name."""
   monkeypatch.setenv('HOME', str(tmp_path))
-  word = f'~/{name}.json'
   path = storage.located('~') / f'{name}.json'
   _written(path, processes.mess3())
-  settings = _resolved(tmp_path, distribution=word)
-  data.keep(settings, tmp_path)
+  settings = _kept(tmp_path, distribution=f'~/{name}.json')
   path.unlink()
-  for each in (word, settings.distribution):
-    assert _resolved(tmp_path, distribution=each) == settings
-  with pytest.raises(SettingsError, match='^distribution is '):
-    _resolved(tmp_path, distribution=f'~/{name}*.json')
+  assert _resolved(tmp_path, distribution=settings.distribution) == settings
+  for other in (dict(distribution=f'~/{name}.json'), dict(distribution='mess3', corpus_file=settings.distribution)):
+    with pytest.raises(SettingsError, match='^(distribution|corpus_file) is '):
+      _resolved(tmp_path, **other)
 
 
 def test_a_named_process_takes_parameters(tmp_path):
@@ -229,22 +234,8 @@ def test_a_named_process_takes_parameters(tmp_path):
 def test_small_numbers_are_kept(tmp_path):
   """A probability that float32 takes for 0 stays in the copy that trials use."""
   process = HMM(np.eye(2)[0], np.array([[1 - 1e-60, 1e-60], [0.5, 0.5]]), np.eye(2))
-  settings = _resolved(tmp_path, distribution=_written(tmp_path / 'small.npz', process))
-  data.keep(settings, tmp_path)
+  settings = _kept(tmp_path, distribution=_written(tmp_path / 'small.npz', process))
   assert data.load(tmp_path, settings.distribution)['transition_matrix'][0, 1] == 1e-60
-
-
-def test_a_kept_file_is_found_by_its_kind(tmp_path):
-  """A process and a corpus of one name are apart once their files are gone."""
-  words = dict(
-    distribution=_written(tmp_path / 'mine.json', processes.mess3()),
-    corpus_file=_written(tmp_path / 'mine.npy', np.zeros((8, 512), int)),
-  )
-  settings = _resolved(tmp_path, **words)
-  data.keep(settings, tmp_path)
-  for path in words.values():
-    pathlib.Path(path).unlink()
-  assert _resolved(tmp_path, **words) == settings
 
 
 def _model_folder(path, num_tokens=3, process=None, **changes):
@@ -255,9 +246,9 @@ def _model_folder(path, num_tokens=3, process=None, **changes):
 
 
 def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
-  """Its sizes and its process are taken; its arrays decide the id, and its copy is read once the folder is gone."""
+  """Its sizes and its process are taken; its arrays decide the id, and its copy is read in its place."""
   folder = _model_folder(tmp_path / 'mine', process=processes.mess3(), scan_layers=False)
-  settings = _resolved(tmp_path, pretrained_from=folder)
+  settings, own = _read(tmp_path, pretrained_from=folder)
   assert settings.bert_module() == SMALLEST.clone(num_tokens=3, max_positions=24)
   assert (settings.pretrained_from[:5], settings.num_states, settings.distribution[:13]) == (
     'mine-',
@@ -271,16 +262,9 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
   ]
   assert trial.pretraining_id == ids[0] and len({*ids}) == 3
   planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / trial.pretraining_id)
-  pretrained = lambda: pretraining.pretrained_params(planned, QUIET)
-  shutil.rmtree(folder)
-  params = pretrained()
-  data._models_read.clear()
-  for same in (random_params(SMALLEST.clone(num_tokens=3, max_positions=24)), pretrained()):
-    assert_same_bits(params, same)
-  assert _resolved(tmp_path, pretrained_from=folder, pretrained=str(tmp_path)) == dataclasses.replace(
-    settings, pretrained=str(tmp_path)
-  )
-  data._models_read.clear()
+  for given in (own.models[settings.pretrained_from], None):
+    params = pretraining.pretrained_params(planned._replace(given=given), QUIET)
+    assert_same_bits(params, random_params(SMALLEST.clone(num_tokens=3, max_positions=24)))
   with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
     pretraining.pretrained_params(planned._replace(directory=tmp_path / 'other'), QUIET)
 
@@ -305,5 +289,6 @@ def test_a_model_from_elsewhere_is_tuned_in_float32(tmp_path):
   bert = SMALLEST.clone(num_tokens=3, max_positions=24)
   params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), random_params(bert))
   hj.save(tmp_path / 'mine', hj.BertModel(bert), params, processes.mess3())
-  _, read, _ = data.model(_resolved(tmp_path, pretrained_from=str(tmp_path / 'mine')).pretrained_from)
+  _, own = _read(tmp_path, pretrained_from=str(tmp_path / 'mine'))
+  ((_, read, _),) = own.models.values()
   assert {leaf.dtype for leaf in jax.tree.leaves(read)} == {np.dtype('float32')}

@@ -1,16 +1,13 @@
 """Pretraining as the experiments run it: which mesh, which chunks, one model for several trials."""
 
-import dataclasses
-
 import jax
 import numpy as np
 from oracles import log_space_conditional, rows_of
 import pytest
-from run_cases import QUIET, run_trial
+from run_cases import run_trial
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import files
 from experiments.records.files import read_arrays, read_json_lines
 from experiments.records.trials import TEXTS, TrialFolder
 from experiments.settings.fields import SettingsError
@@ -53,26 +50,10 @@ def finished(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_finished_model_is_read_where_nothing_can_be_written(finished, monkeypatch):
-  """Neither a lock nor a file is made; a folder that lacks a model is refused."""
-  settings, directory = finished.trial.settings, finished.pretrained_directory
-  before = files.tree(directory).keys()
-  monkeypatch.setattr(pretraining.storage, 'is_read_only', lambda _: True)
-  monkeypatch.setattr(pretraining.locks, 'held', lambda *_: pytest.fail('takes a lock'))
-  monkeypatch.setattr(pretraining.storage.tempfile, 'TemporaryFile', lambda dir: (dir / 'no' / 'file').touch())
-  assert pretraining.pretrained_params(pretraining.planned(settings, None, None, directory=directory), QUIET)
-  assert files.tree(directory).keys() == before
-  of_folder = dataclasses.replace(settings, pretrained=str(directory.parent))
-  pretraining.check_machine(of_folder)
-  with pytest.raises(SettingsError, match='^pretrained is .*; valid is a writable directory'):
-    pretraining.check_machine(dataclasses.replace(of_folder, seed=1))
-
-
-@pytest.mark.slow
 def test_texts_are_kept_beside_the_records(finished):
   """The first test texts, with what the exact model makes of the first token, and of each given the others."""
   kept, hmm = read_arrays(finished.directory / TEXTS), trial_lib.drawn_distribution(finished.trial)
-  downstream = trial_lib.shared_tasks(finished.trial, hmm)
+  downstream = trial_lib.tasks_of(finished.trial, hmm)
   tokens = downstream.inputs[downstream.splits['test']][:2]
   np.testing.assert_array_equal(kept['tokens'], tokens)
   probs = log_space_conditional(hmm, rows_of(hmm, tokens))

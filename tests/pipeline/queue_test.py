@@ -96,11 +96,3 @@ def test_a_stopped_run_begins_no_other_unit(units, monkeypatch, error, processes
   with pytest.raises(type(error)):
     queue.fill(some, 0.0, QUIET)
   assert made == ['a', 'b'] and failures.read(some[1].directory) is None
-
-
-def test_a_unit_whose_lock_cannot_be_made_fails_alone(units, tmp_path):
-  """Its folder is no folder."""
-  some, made, _ = units
-  (tmp_path / 'a').write_text('a file')
-  (failed,) = queue.fill(some, 0.0, QUIET)
-  assert failed.sentence.startswith('a failed: ') and made == ['b', 'c']

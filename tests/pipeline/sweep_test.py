@@ -89,7 +89,7 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path, monkeypatch):
   monkeypatch.setattr(sweep.trial_lib, 'run', lambda *_: None)
   assert _run(more, tmp_path) == '0 of 6 trials are finished'
   assert _contents(tmp_path)['results.jsonl'] == before['results.jsonl']
-  assert status.text(sweep.folders([more], tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+  assert status.text(sweep.folders([more], tmp_path)).count('missing 3 of 4\n') == 1
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):

@@ -80,10 +80,10 @@ from settings_cases import settings_of
 
 exact = jax.devices()[1]
 sharding.float64_device = lambda: exact
-downstream.draw = lambda settings, distribution, key, _: tasks.draw_texts(key, distribution, 2, 2, 3)
+downstream.draw = lambda settings, distribution, key, *_: tasks.draw_texts(key, distribution, 2, 2, 3)
 one = Trial(settings_of('smoke'), Point(4), 0)
 hmm = trial.drawn_distribution(one)
-drawn = hmm, trial.shared_tasks(one, hmm)
+drawn = hmm, trial.tasks_of(one, hmm)
 assert all(leaf.devices() == {exact} for leaf in jax.tree.leaves(drawn))
 """,
   )

@@ -184,7 +184,8 @@ def test_the_best_head_on_the_test_inputs_is_between_a_converged_one_and_its_bou
 def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
   """The prompt is that of `prompt`; the head reads what the tuner's heads read behind it."""
   distribution, downstream = drawn
-  tuner, seen = methods.tuner_of('prompt_refit', settings, POINT, MODEL), job_of(settings, drawn, 'prompt_refit').inputs
+  job = job_of(settings, drawn, 'prompt_refit')
+  tuner, seen = methods.tuner_of('prompt_refit', job.trial, MODEL), job.inputs
   for plain, one in zip(tune(settings, drawn, 'prompt'), tune(settings, drawn, 'prompt_refit')):
     np.testing.assert_array_equal(one.trainable['prompt'], plain.trainable['prompt'])
     (read,) = tuner_lib.inputs_of_heads(tuner, at(plain.trainable, None), distribution, seen, batch_size=20)
@@ -210,7 +211,8 @@ def test_validation_chooses_the_ridge_of_a_model(job):
   train, validation, test = SPLITS.values()
   how = dict(num_classes=2, tolerance=1e-8, max_iterations=1000)
   heads = {
-    ridge: whitened_head(PROBS[train], NOISY_LABELS[train], ridge=ridge, **how).head for ridge in optimal_heads._RIDGES
+    ridge: whitened_head(PROBS[train], NOISY_LABELS[train], ridge=ridge, **how).head
+    for ridge in sorted(optimal_heads._RIDGES)
   }
   right = {ridge: (PROBS @ head.weights + head.bias).argmax(1) == NOISY_LABELS for ridge, head in heads.items()}
   best = max(right, key=lambda ridge: (right[ridge][validation].mean(), ridge))

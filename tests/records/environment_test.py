@@ -13,7 +13,7 @@ def here():
 
 @pytest.mark.parametrize(
   ('changes', 'named'),
-  [(dict(commit='0' * 40), []), (dict(devices=['cpu'] * 2), ['devices']), (dict(xla_flags='--another'), ['XLA_FLAGS'])],
+  [(dict(commit='0' * 40), []), (dict(devices=['cpu'] * 2), ['devices']), (dict(xla_flags='--another'), ['xla_flags'])],
 )
 def test_differences_are_those_that_may_change_bits(here, changes, named):
   """Devices and the libraries that compute, neither the commit nor a library that plots."""

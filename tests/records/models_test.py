@@ -1,8 +1,5 @@
 """Finished models: what a kill, damage, an earlier version and an object store make of them."""
 
-import dataclasses
-import shutil
-
 from conftest import assert_same_bits
 import jax
 import pytest
@@ -23,12 +20,8 @@ class Killed(BaseException):
 @pytest.fixture
 def pretrain(tmp_path, monkeypatch):
   """Pretrain in a folder: the parameters and the number of calls."""
-
-  def pretrain(name, keep=False):
-    settings = dataclasses.replace(SETTINGS, keep_checkpoints=keep)
-    return stand_in_training(monkeypatch, settings)(tmp_path / name)
-
-  return pretrain
+  train = stand_in_training(monkeypatch, SETTINGS)
+  return lambda name: train(tmp_path / name)
 
 
 @pytest.fixture
@@ -74,16 +67,6 @@ def test_a_killed_run_ends_with_the_same_model_file(pretrain, whole, monkeypatch
   params, calls = pretrain('killed')
   assert calls == 0
   check(whole.with_name('killed'), params, whole)
-
-
-def test_checkpoints_stay_if_asked_and_those_of_before_become_a_model(pretrain, whole):
-  folder = whole.with_name('kept')
-  pretrain('kept', keep=True)
-  assert checkpoints.steps(folder / checkpoints.NAME) == [8, 4]
-  shutil.rmtree(folder / models.NAME)
-  params, calls = pretrain('kept')
-  assert calls == 0
-  check(folder, params, whole)
 
 
 def test_a_corrupt_model_is_renamed_and_made_again(pretrain, whole):

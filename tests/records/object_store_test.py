@@ -12,7 +12,7 @@ from experiments.runtime import locks
 def test_a_run_in_a_bucket_has_the_records_of_a_local_one(tmp_path):
   """Bit for bit, and a second run makes again what is corrupt; the figure is beside them, and nothing is locked."""
   command = ['main', '--config=prompt_vs_head:smoke', '--config.models=exact', '--config.methods=head']
-  command += ['--config.distribution=mess3', '--config.compilation_cache=', '--config.fast_compilation']
+  command += ['--config.distribution=mess3', '--config.compilation_cache=']
   there = bucket()
   for workdir in (tmp_path, there):
     assert main.main([*command, f'--workdir={workdir}']) == 0

@@ -38,7 +38,8 @@ def test_records_name_their_schema_and_experiment(tmp_path):
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=2, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
   assert registry.from_record(results.config(tmp_path)) == _benchmark()
-  assert results.changed([_benchmark()], [_benchmark(seed=1, time_budget=9.0)]) == ['seed 0 (here 1)']
+  said = results.other_settings(tmp_path, [_benchmark(seed=1, time_budget=9.0)])
+  assert 'other settings: seed=0;' in said and results.other_settings(tmp_path, [_benchmark()]) is None
 
 
 def test_records_of_other_settings_stay(tmp_path):

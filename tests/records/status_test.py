@@ -30,7 +30,7 @@ def test_a_process_of_this_host_that_is_gone_does_not_run(tmp_path):
 def test_the_status_of_every_trial_is_printed(tmp_path, monkeypatch, capsys):
   """Done, running or stale and by whom, failed, or missing; no device is looked at, and nothing is written."""
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.models=exact', '--config.methods=head']
-  flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1', '--config.fast_compilation']
+  flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1']
   done, runs, stale, failed, odd, _ = sweep.folders([exact_settings(num_states=(4, 6, 8, 10, 12, 14))], tmp_path)
   add_record(done)
   lock_elsewhere(runs.directory)

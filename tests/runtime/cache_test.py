@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.runtime import cache, jax_options
+from experiments.runtime import cache
 
 
 @pytest.mark.parametrize(('share', 'compiled'), [(1.0, 0), (0.0, 1)])
@@ -18,17 +18,3 @@ def test_programs_are_dropped_near_the_limit_of_memory_maps(monkeypatch, share, 
   cache.drop_programs_near_limit()
   program(jnp.ones(2))
   assert (count_of_programs() > before) == bool(compiled)
-
-
-@pytest.mark.parametrize(('is_fast', 'compiled'), [(False, 0), (True, 1)])
-def test_no_program_of_another_optimisation_is_run(is_fast, compiled):
-  """Ids of fits cover how programs are compiled."""
-  before = jax.config.values['jax_disable_most_optimizations']
-  jax_options.compile_fast(False)
-  program = jax.jit(lambda x: x + 43)
-  program(jnp.ones(2))
-  count = count_of_programs()
-  jax_options.compile_fast(is_fast)
-  program(jnp.ones(2))
-  jax_options.compile_fast(before)
-  assert (count_of_programs() > count) == bool(compiled)

@@ -150,7 +150,7 @@ def test_two_processes_of_one_run_make_the_records_of_one(tmp_path, monkeypatch)
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   monkeypatch.setenv('PYTHONPATH', str(ROOT))
   command = ['--config=prompt_vs_head:smoke', '--config.models=exact', '--config.methods=head', '--config.num_states=4']
-  command += ['--config.fast_compilation', '--config.compilation_cache=']
+  command += ['--config.compilation_cache=']
   finished_command(*command, f'--workdir={tmp_path / "one"}')
   address = f'--config.distributed.coordinator_address=localhost:{_free_port()}'
   command += [f'--workdir={tmp_path / "two"}', address, '--config.distributed.num_processes=2']

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from settings_cases import settings_of
 
+from experiments.own.code import Function
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
@@ -30,7 +31,6 @@ def _same(before, after, point):
   [
     (MODEL, PLAIN, dict(seed=1)),
     (MODEL, PLAIN, dict(hmm__num_tokens=11)),
-    (MODEL, PLAIN, dict(fast_compilation=False)),
     (MODEL, MEMORY, dict(memory__joint_prior=True)),
     (TRIAL, PLAIN, dict(downstream__num_train=1400)),
     (TRIAL, PLAIN, dict(measure__num_inputs=16)),
@@ -70,7 +70,7 @@ def test_settings_of_tuning_name_only_the_records_of_their_methods(group, field)
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
   assert _same(plain, changed, PLAIN) == NEITHER
-  trials = (Trial(settings, PLAIN, 0, {'own_head': ''}) for settings in (plain, changed))
+  trials = (Trial(settings, PLAIN, 0, {'own_head': Function(None, '')}) for settings in (plain, changed))
   before, after = ({one: trial.fit_id('bert', one) for one in METHODS} for trial in trials)
   assert {one for one in METHODS if before[one] != after[one]} == methods
 

@@ -5,8 +5,6 @@ from settings_cases import settings_of
 from configs import base
 from experiments.settings.grid import Point
 
-CELLS, RIGHT = 'memory_cells', 'memory_vs_vanilla'
-
 
 def test_a_memory_of_size_0_is_one_hmm_whatever_the_number_of_cells():
   assert list(settings_of(num_states=(7,), memory__cells=(2, 40)).grid()) == [Point(7)]
@@ -32,13 +30,3 @@ def test_the_two_texts_of_the_paper_and_the_released_code():
   assert [official.seen_length('head'), official.seen_length('prompt'), official.prompt.length] == [80, 60, 20]
   assert paper.seen_length('prompt') == official.downstream.length == 129
   assert [one.downstream.label_state for one in (official, paper)] == ['silent', 'first']
-
-
-def test_the_grid_of_each_experiment():
-  """Figure 3 (left) has HMMs; the right one memories and the HMMs of as many joint states; the last one N cells."""
-  assert settings_of().grid() == dict.fromkeys((Point(4), Point(10), Point(30)), ('head', 'prompt', 'table', 'tokens'))
-  right = settings_of('paper', RIGHT)
-  vanilla = dict.fromkeys((Point(4 * size) for size in (2, 3, 5, 7)), right.memory.vanilla_methods)
-  assert right.grid() == vanilla | dict.fromkeys((Point(4, size, 1) for size in (2, 3, 5, 7)), ('attention',))
-  cells = settings_of(experiment=CELLS).grid()
-  assert cells == dict.fromkeys((Point(6, 3, cells) for cells in (1, 2, 3)), ('attention', 'prompt_attention', 'head'))

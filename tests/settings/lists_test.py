@@ -8,6 +8,7 @@ import pytest
 from settings_cases import config_of, settings_of
 
 from configs import base
+from experiments.own.code import Function
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
@@ -27,13 +28,15 @@ def _grid(*words, config=None):
 
 def _ids(settings):
   """The ids of model, trial and fits, of an HMM and of a memory."""
-  both = [Trial(settings, point, 0, {'model': '', 'own_head': ''}) for point in (Point(4), Point(4, 2, 1))]
+  both = [
+    Trial(settings, point, 0, dict.fromkeys(('model', 'own_head'), Function(None, '')))
+    for point in (Point(4), Point(4, 2, 1))
+  ]
   fits = [both[0].fit_id(model, method) for model in ('bert', 'own') for method in METHODS]
   return [*fits, *((trial.id, trial.pretraining_id) for trial in both)]
 
 
 def test_a_field_takes_a_list_if_it_decides_an_id():
-  """`fast_compilation`, which does too, has one value in a process."""
   other = {bool: operator.not_, int: lambda x: x + 1, float: lambda x: x + 0.125, str: lambda x: f'{x}-1'}
   plain = settings_of('smoke')
   scalars = {name: field for name, field in config_lib.fields(Settings) if field.type in other}
@@ -41,7 +44,7 @@ def test_a_field_takes_a_list_if_it_decides_an_id():
     changed, (*groups, last) = copy.deepcopy(plain), name.split('.')
     group = functools.reduce(getattr, groups, changed)
     object.__setattr__(group, last, other[field.type](getattr(group, last)))
-    assert (_ids(changed) != _ids(plain)) == (takes(name, field) or name == 'fast_compilation'), name
+    assert (_ids(changed) != _ids(plain)) == takes(name, field), name
 
 
 def test_lists_make_their_product():
@@ -69,7 +72,6 @@ def test_lists_make_their_product():
     ('seed=1,x', "^at seed=x: seed is 'x'"),
     ('figure.width=3,4', "figure.width is '3,4'"),
     ('num_trials=1,2', "num_trials is '1,2'"),
-    ('fast_compilation=True,False', "fast_compilation is 'True,False'"),
     ('prompt.length=1,[2]', r'^at prompt.length=\[2\]: prompt.length is '),
   ],
 )

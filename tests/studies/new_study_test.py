@@ -20,7 +20,7 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   (tmp_path / 'guess_of_the_page.py').write_text(block)
   monkeypatch.syspath_prepend(tmp_path)
   page = importlib.import_module('guess_of_the_page')
-  common = dict(experiment='guess', scale='small', seed=0, compilation_cache='', fast_compilation=True)
+  common = dict(experiment='guess', scale='small', seed=0, compilation_cache='')
   common |= dict(deterministic=False, debug_nans=False, figure=figure_settings())
   settings = page.GuessSettings(**common, num_states=(2, 10), num_hmms=3)
   made = []
