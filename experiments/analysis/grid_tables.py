@@ -14,6 +14,7 @@ from experiments.analysis.tables import (
   lead,
   means,
   paired,
+  places,
   pooled,
   select,
   Table,
@@ -22,7 +23,6 @@ from experiments.analysis.tables import (
   varied,
 )
 from experiments.settings import lists
-from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES, NONE
 
 _REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text('utf-8'))
@@ -94,7 +94,7 @@ class Grid(NamedTuple):
   """The records of a grid with the columns that its tables and figures share.
 
   Attributes:
-    records: with `fit`, 'MODEL METHOD', `text`, 'memory' or 'vanilla', `joint_states`, |M|^N |H|, and `size` in words.
+    records: with `fit`, 'MODEL METHOD', `text`, 'memory' or 'vanilla', `joint_states`, |M|^N |H|, and `place` in words.
     varied: the columns of settings in which they differ.
     rows: the columns that tell distributions, at values of `varied`, apart.
     unit: the column that numbers independent units. Tasks of a trial share an HMM and a pretrained model, so of several
@@ -142,14 +142,13 @@ def prepared(records: pd.DataFrame) -> Grid:
   The best head is fitted to the test texts, so that its accuracy here is that on validation texts.
   """
   names = varied(records)
-  points = [Point(*point) for point in records[[*Point._fields]].itertuples(index=False)]
   is_memory = records['memory_size'] > 0
   records = records.assign(
     accuracy=records['accuracy'].where(records['method'] != 'head_best', records['validation_accuracy']),
     fit=records['model'] + ' ' + records['method'],
     text=np.where(is_memory, 'memory', 'vanilla'),
-    joint_states=[point.joint_states for point in points],
-    size=[str(point) for point in points],
+    joint_states=records['num_states'] * records['memory_size'] ** records['num_cells'],
+    place=places(records),
   )
   rows = [*names, 'num_states']
   if is_memory.any():
@@ -232,17 +231,16 @@ def _diagnostics(grid: Grid) -> pd.DataFrame:
 def _texts(grid: Grid) -> pd.Series:
   """The intervals of text with a memory minus vanilla text of as many joint states, which share no HMM."""
   sizes = ['num_cells', 'joint_states']
+  on_bert = select(grid.records, model='bert')
+  values = 100 * by_unit(on_bert, ['text', 'method', *sizes], 'accuracy', grid.unit)
+  groups = dict(iter(values.groupby(level=['text', 'method', *sizes], sort=False)))
   found = {}
   for first, second in _OF_TEXTS:
     contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
-    memory = select(grid.records, model='bert', text='memory', method=first)
-    vanilla = select(grid.records, model='bert', text='vanilla', method=second)
-    for (cells, size), rows in memory.groupby(sizes, sort=False):
-      beside = select(vanilla, joint_states=size)
-      if len(beside):
-        first_units = by_unit(rows, sizes, 'accuracy', grid.unit)
-        second_units = by_unit(beside, sizes, 'accuracy', grid.unit)
-        found[contrast, cells, size] = welch(100 * first_units, 100 * second_units)
+    for (text, method, cells, size), memory in groups.items():
+      vanilla = groups.get(('vanilla', second, 0, size))
+      if (text, method) == ('memory', first) and vanilla is not None:
+        found[contrast, cells, size] = welch(memory, vanilla)
   index = pd.MultiIndex.from_tuples([*found], names=['contrast', *sizes])
   return pd.Series([*found.values()], index, object)
 

@@ -4,7 +4,7 @@
 trial, which draws an HMM.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import textwrap
 from typing import Any, NamedTuple
 
@@ -92,12 +92,22 @@ def varied(records: pd.DataFrame) -> list[str]:
   return [name for name in filter(lists.is_column, records) if records[name].nunique() > 1]
 
 
-def by_place(records: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-  """The records of each distribution at each value of the fields in which they differ, with these in words."""
-  fields = varied(records)
-  for values, rows in records.groupby([*Point._fields, *fields], sort=False):
-    point, others = Point(*values[:3]), dict(zip(fields, values[3:]))
-    yield f'{point} {lists.text(others)}'.strip(), rows
+def places(records: pd.DataFrame) -> pd.Series:
+  """The distribution of each record in words, with the fields in which the records differ."""
+  points = records[[*Point._fields]].itertuples(index=False)
+  words = pd.Series([str(Point(*point)) for point in points], records.index, str)
+  for name in varied(records):
+    words += f' {name}=' + records[name].map(lists.shown)
+  return words
+
+
+def exploded(records: pd.DataFrame, field: str) -> pd.DataFrame:
+  """A row for each element of the lists of a field that is not missing, with its `index` there."""
+  if field not in records:
+    records = records.assign(**{field: np.nan})
+  known = records.dropna(subset=field).astype({field: object})
+  known['index'] = known[field].map(lambda values: range(len(values)))
+  return known.explode([field, 'index']).astype({'index': int})
 
 
 def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
@@ -142,10 +152,13 @@ def paired(values: pd.DataFrame, pairs: Iterable[str]) -> pd.Series:
   return pd.concat(found, names=['contrast']).dropna()
 
 
-def contrasts(differences: pd.Series, rows: Sequence[str], unit: Sequence[str]) -> pd.Series:
-  """The interval of each contrast at each value of `rows`, over units."""
-  values = differences.groupby(level=['contrast', *rows, *unit], sort=False).mean()
-  return values.groupby(level=['contrast', *rows], sort=False).agg(interval)
+def contrasts(
+  differences: pd.Series, rows: Sequence[str], unit: Sequence[str], strata: Sequence[str] = ()
+) -> pd.Series:
+  """The interval of each contrast at each value of `rows`, over units, stratified if there are strata."""
+  values = differences.groupby(level=['contrast', *rows, *strata, *unit], sort=False).mean()
+  cell = lambda values: stratified(values, strata) if strata else interval(values)
+  return values.groupby(level=['contrast', *rows], sort=False).agg(cell)
 
 
 def pooled(
@@ -157,18 +170,13 @@ def pooled(
   """
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
-  overall, trends = {}, {}
-  for place, of_place in values.groupby(level=by, sort=False):
-    if of_place.groupby(level=strata).ngroups > 1:
-      overall[place] = stratified(of_place, strata)
-      trends[place] = trend(of_place.index.get_level_values(size), of_place)
-  index = pd.MultiIndex.from_tuples([*overall], names=by)
-  frame = tested(pd.Series([*overall.values()], index, object))
-  correlations = pd.DataFrame([*trends.values()], index, ['Spearman', 'p'])
-  corrected = holm(correlations['p'])
-  frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
-  frame['p of the trend, Holm'] = corrected.map('{:.2g}'.format, na_action='ignore')
-  return frame.drop(columns='tests')
+  several = values.groupby(level=by, sort=False).filter(lambda of: of.groupby(level=strata).ngroups > 1)
+  frame = tested(contrasts(several, rows, unit, strata)).drop(columns='tests')
+  of_size = lambda of: trend(of.index.get_level_values(size), of)
+  trends = several.groupby(level=by, sort=False).agg(of_size)
+  frame['Spearman'] = trends.map(lambda found: format_number(found[0], '.2f'))
+  corrected = holm(trends.map(lambda found: found[1]).astype(float))
+  return frame.assign(**{'p of the trend, Holm': corrected.map('{:.2g}'.format, na_action='ignore')})
 
 
 def tested(intervals: pd.Series) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.tables import by_place, select
+from experiments.analysis.tables import places, select
 from experiments.records import files, trials
 
 _PANELS = {'mlm_loss': 'training loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
@@ -45,7 +45,7 @@ def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dic
   paths = {folder.name: folder / 'metrics.jsonl' for folder in folders}
   models = select(records, model='bert').drop_duplicates('pretraining_id')
   metrics: dict[str, pd.DataFrame] = {}
-  for label, rows in itertools.islice(by_place(models), _MOST_LINES):
+  for label, rows in itertools.islice(models.groupby(places(models), sort=False), _MOST_LINES):
     with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
       of_models = [pd.DataFrame(files.read_json_lines(paths[name])) for name in rows['pretraining_id']]
       metrics[label] = pd.concat(of_models)[['step', *_PANELS]].astype(float)
