@@ -14,6 +14,7 @@ from experiments.analysis.grid_tables import Grid
 from experiments.analysis.statistics import holm, Interval, interval, LEVEL, stratified
 from experiments.analysis.tables import exploded, select, Table, table
 from experiments.settings.groups import FigureSettings
+from experiments.settings.methods import MODEL_NAMES
 
 _LINEAR = 'linear readability'
 # From 100% to the protocol on BERT, by title: each loss in order, and the fit that it leads to.
@@ -36,13 +37,11 @@ WAYS = {
     'approximation and optimisation': 'bert prompt',
   },
 }
-# Panels of `conditioning`: title, model, and field of the record.
-_CONDITIONS = (
-  ('exact G, by ridge', 'exact', 'ridge_accuracies'),
-  ('BERT, by ridge', 'bert', 'ridge_accuracies'),
-  ('own model, by ridge', 'own', 'ridge_accuracies'),
-  ("exact G, by noise in units of BERT's error", 'bert', 'noise_accuracies'),
-)
+# Panels of `conditioning`: the field of the record, and its words after a model.
+_CONDITIONS = {
+  'ridge_accuracies': 'by ridge',
+  'noise_accuracies': 'by noise on the exact G in units of its error',
+}
 # The column of what is proven to be lost by every linear head, of the first two losses.
 PROVEN = 'no linear head,\nproven'
 # Columns that tell distributions apart, and those of a figure.
@@ -94,12 +93,12 @@ def tables(grid: Grid) -> dict[str, Table]:
   """The table `budget`: a row for each way, kind of text and size, and one for all sizes if there are several."""
   rows = []
   for (way, text), lost in losses(grid).items():
-    by_size = dict(iter(lost.groupby(level='place', sort=False)))
-    if len(by_size) > 1:
-      by_size['all'] = lost
-    for size, of_size in by_size.items():
-      row = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
-      row['largest'], row['p'] = largest(of_size)
+    sizes = dict(iter(lost.groupby(level='place', sort=False)))
+    if len(sizes) > 1:
+      sizes['all'] = lost
+    for size, of_size in sizes.items():
+      first, p_value = largest(of_size)
+      row = {'way': way, 'text': text, 'size': size, 'n': len(of_size), 'largest': first, 'p': p_value}
       rows.append(row | intervals(of_size))
   if not rows:
     return {}
@@ -135,10 +134,11 @@ def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
 def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy of converged heads against the ridge, on each model, and against noise on the exact G; a line per size."""
   parts = []
-  for title, model, field in _CONDITIONS:
-    pairs = exploded(select(grid.records, method='head_whitened', model=model), field)
+  for field, words in _CONDITIONS.items():
+    pairs = exploded(select(grid.records, method='head_whitened'), field)
     places, accuracies = pairs[field].str[0].astype(float), pairs[field].str[1]
-    parts.append(pairs.assign(x=places, accuracy=accuracies, panel=title))
+    panel = pairs['model'].map(MODEL_NAMES) + ', ' + words
+    parts.append(pairs.assign(x=places, accuracy=accuracies, panel=panel))
   return figures.lines(
     pd.concat(parts),
     settings,
@@ -148,5 +148,6 @@ def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:
     unit=grid.unit,
     over=grid.over,
     panel='panel',
+    columns=2,
     xlabel='ridge, or noise',
   )

@@ -22,8 +22,8 @@ from experiments.settings.methods import METHODS
 
 # Metadata of each format, without the time of drawing: the same records give the same bytes.
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
-# Ticks of a logarithmic axis of percentages, which is linear up to the second.
-_LOG_TICKS = np.array([0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
+# Ticks of a logarithmic axis of percentages.
+_LOG_TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 # A label and the keywords of `Axes.plot`.
 Style = dict[str, Any]
@@ -86,12 +86,12 @@ def lines(
   codes, values_of_x = pd.factorize(records[x], sort=is_number)
   at = _places(values_of_x)
   records = records.assign(at=at[codes])
-  groups = dict(iter(records.groupby(panel, sort=False))) if panel else {'': records}
+  groups = records.groupby(panel or (lambda index: ''), sort=False)
   labels = [lists.shown(value).replace('e-0', 'e-') for value in values_of_x]
   turned: Style = dict(rotation=45, ha='right', rotation_mode='anchor') if len(''.join(labels)) > 30 else {}
-  figure, grid = panels(settings, len(groups), columns, sharex=True)
+  figure, grid = panels(settings, groups.ngroups, columns, sharex=True)
   counts: list[int] = []
-  for axes, (value, rows) in zip(grid, groups.items()):
+  for axes, (value, rows) in zip(grid, groups):
     values = by_unit(rows, [by, 'at'], field, unit)
     counts.extend(values.groupby(level=[0, 1]).size())
     _draw_lines(axes, values, cell, style, at, is_number)
@@ -157,16 +157,15 @@ def cycle(names: Iterable[Any]) -> Callable[[Any], Style]:
   return found.__getitem__
 
 
-def panels(
-  settings: FigureSettings, count: int = 1, columns: int = 4, sharey: bool = True, sharex: bool = False
-) -> tuple[Figure, Any]:
-  """A figure and its panels, at most `columns` side by side."""
+def panels(settings: FigureSettings, count: int = 1, columns: int = 4, **shared: Any) -> tuple[Figure, Any]:
+  """A figure and its panels, at most `columns` side by side, which share the y axis unless `shared` says otherwise."""
   columns = min(count, columns)
   rows = -(-count // columns)
   width = settings.width * (0.4 * columns + 0.6)
   height = settings.height * (0.7 * rows + 0.3)
   figure = Figure((width, height), settings.dpi)
-  grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey, sharex=sharex).ravel()
+  options: dict[str, Any] = {'sharey': True, **shared}
+  grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
   for axes in grid[count:]:
     axes.remove()
   return figure, grid[:count]
@@ -202,13 +201,12 @@ def number_of(counts: Iterable[int], over: str) -> str:
 
 def log_axis_with_zero(axes: Axes) -> None:
   """Make the y axis of percentages logarithmic, and linear from 0.1 down to 0."""
-  top = axes.get_ylim()[1]
-  axes.set_yscale('symlog', linthresh=_LOG_TICKS[1], linscale=0.5)
-  axes.set_yticks(_LOG_TICKS[_LOG_TICKS <= top])
-  axes.yaxis.set_major_formatter('{x:g}')
+  _, top = axes.get_ylim()
+  axes.set_yscale('symlog', linthresh=0.1, linscale=0.5)
+  axes.set_yticks(_LOG_TICKS, map('{:g}'.format, _LOG_TICKS))
   axes.minorticks_off()
   # An interval that reaches below 0 is cut there; a mark at 0 is whole.
-  axes.set_ylim(-_LOG_TICKS[1] / 4, top)
+  axes.set_ylim(-0.03, top)
 
 
 @matplotlib.style.context('default')

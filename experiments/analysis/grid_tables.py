@@ -72,22 +72,6 @@ HEADINGS = {
 }
 _DISTANCES = {'kl_at_mask': 'KL at [MASK]', 'excess_mlm_loss': 'excess MLM loss'}
 _TESTED = 'Holm over the rows of a contrast; detectable: 80% power at level 0.05 / tests'
-_TITLES = {
-  'accuracy': 'Test accuracy in percent, mean [95% interval]',
-  'contrasts': f'Differences in points, paired by task; {_TESTED}',
-  'texts': f'Memory text minus vanilla text of as many joint states on BERT, in points, Welch; {_TESTED}',
-  'values': f'Differences in points from the first value of a field, paired by task; {_TESTED}',
-  'trends': (
-    'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
-    'states: Spearman over HMMs, p of a permutation test; Holm over the rows of this table. Detectable: with 80% power '
-    'at level 0.05 / rows'
-  ),
-  'beside_paper': 'Ours on BERT beside the digitised Figure 3',
-  'lead': 'Lead over the best reader without a model in points, paired by task',
-  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
-  'moved': 'Total variation in percent by which prompts move the prediction at the [MASK]',
-  'diagnostics': "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
-}
 
 
 class Grid(NamedTuple):
@@ -170,23 +154,46 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   main = grid._replace(records=grid.records[is_main])
   other = grid._replace(records=grid.records[~is_main])
   differences = paired(100 * grid.wide(), _PAIRS).rename(index=_in_words, level='contrast')
-  frames = {
-    'accuracy': _accuracy(main),
-    'contrasts': tested_apart(contrasts(differences, grid.rows, grid.unit)),
-    'texts': tested_apart(_texts(grid)) if not grid.varied else pd.DataFrame(),
-    'values': _values(grid),
-    'trends': _trends(grid, differences),
-    'beside_paper': _beside_paper(grid) if paper_overlay else pd.DataFrame(),
-    'lead': _lead(grid),
-    'head_sizes': grid.fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
-    'moved': _moved(grid),
-    'diagnostics': _diagnostics(other),
+  described = {
+    'accuracy': (_accuracy(main), 'Test accuracy in percent, mean [95% interval]'),
+    'contrasts': (
+      tested_apart(contrasts(differences, grid.rows, grid.unit)),
+      f'Differences in points, paired by task; {_TESTED}',
+    ),
+    'texts': (
+      tested_apart(_texts(grid)),
+      f'Memory text minus vanilla text of as many joint states on BERT, in points, Welch; {_TESTED}',
+    ),
+    'values': (
+      _values(grid),
+      f'Differences in points from the first value of a field, paired by task; {_TESTED}',
+    ),
+    'trends': (
+      _trends(grid, differences),
+      'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
+      'states: Spearman over HMMs, p of a permutation test; Holm over the rows of this table. Detectable: with 80% '
+      'power at level 0.05 / rows',
+    ),
+    'beside_paper': (
+      _beside_paper(grid) if paper_overlay else pd.DataFrame(),
+      'Ours on BERT beside the digitised Figure 3',
+    ),
+    'lead': (_lead(grid), 'Lead over the best reader without a model in points, paired by task'),
+    'head_sizes': (
+      grid.fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
+      'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
+    ),
+    'moved': (_moved(grid), 'Total variation in percent by which prompts move the prediction at the [MASK]'),
+    'diagnostics': (
+      _diagnostics(other),
+      "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
+    ),
   }
-  made = dict[str, Table]()
-  for name, frame in frames.items():
-    if len(frame):
-      made[name] = table(f'{_TITLES[name]}; over {grid.over}', frame.rename_axis(index=HEADINGS))
-  return made
+  return {
+    name: table(f'{title}; over {grid.over}', frame.rename_axis(index=HEADINGS))
+    for name, (frame, title) in described.items()
+    if len(frame)
+  }
 
 
 def heading(fit: str) -> str:
@@ -204,8 +211,6 @@ def _in_words(pair: str) -> str:
 
 def _accuracy(grid: Grid) -> pd.DataFrame:
   """Accuracies beside units, near ties, the majority class, and the distance of each model from the exact G."""
-  if grid.records.empty:
-    return pd.DataFrame()
   groups = grid.records.groupby(grid.rows, sort=False)
   near_ties = means(grid.records, grid.rows, 'near_tie_share', grid.unit, lambda shares: f'{100 * shares.mean():.1f}')
   majority = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
@@ -230,18 +235,17 @@ def _diagnostics(grid: Grid) -> pd.DataFrame:
 
 def _texts(grid: Grid) -> pd.Series:
   """The intervals of text with a memory minus vanilla text of as many joint states, which share no HMM."""
-  sizes = ['num_cells', 'joint_states']
-  on_bert = select(grid.records, model='bert')
-  values = 100 * by_unit(on_bert, ['text', 'method', *sizes], 'accuracy', grid.unit)
-  groups = dict(iter(values.groupby(level=['text', 'method', *sizes], sort=False)))
+  levels = [*grid.varied, 'num_cells', 'joint_states']
+  values = 100 * by_unit(select(grid.records, model='bert'), ['text', 'method', *levels], 'accuracy', grid.unit)
+  groups = dict(iter(values.groupby(level=['text', 'method', *levels], sort=False)))
   found = {}
   for first, second in _OF_TEXTS:
     contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
-    for (text, method, cells, size), memory in groups.items():
-      vanilla = groups.get(('vanilla', second, 0, size))
+    for (text, method, *point, cells, size), memory in groups.items():
+      vanilla = groups.get(('vanilla', second, *point, 0, size))
       if (text, method) == ('memory', first) and vanilla is not None:
-        found[contrast, cells, size] = welch(memory, vanilla)
-  index = pd.MultiIndex.from_tuples([*found], names=['contrast', *sizes])
+        found[contrast, *point, cells, size] = welch(memory, vanilla)
+  index = pd.MultiIndex.from_tuples([*found], names=['contrast', *levels])
   return pd.Series([*found.values()], index, object)
 
 

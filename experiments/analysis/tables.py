@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from experiments.analysis.statistics import holm, Interval, interval, LEVEL, percent, stratified, trend
+from experiments.analysis.statistics import holm, Interval, LEVEL, percent, stratified, trend
 from experiments.settings import lists
 from experiments.settings.fields import printable
 from experiments.settings.grid import Point
@@ -157,8 +157,7 @@ def contrasts(
 ) -> pd.Series:
   """The interval of each contrast at each value of `rows`, over units, stratified if there are strata."""
   values = differences.groupby(level=['contrast', *rows, *strata, *unit], sort=False).mean()
-  cell = lambda values: stratified(values, strata) if strata else interval(values)
-  return values.groupby(level=['contrast', *rows], sort=False).agg(cell)
+  return values.groupby(level=['contrast', *rows], sort=False).agg(lambda of: stratified(of, strata))
 
 
 def pooled(
@@ -172,11 +171,11 @@ def pooled(
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
   several = values.groupby(level=by, sort=False).filter(lambda of: of.groupby(level=strata).ngroups > 1)
   frame = tested(contrasts(several, rows, unit, strata)).drop(columns='tests')
-  of_size = lambda of: trend(of.index.get_level_values(size), of)
-  trends = several.groupby(level=by, sort=False).agg(of_size)
-  frame['Spearman'] = trends.map(lambda found: format_number(found[0], '.2f'))
-  corrected = holm(trends.map(lambda found: found[1]).astype(float))
-  return frame.assign(**{'p of the trend, Holm': corrected.map('{:.2g}'.format, na_action='ignore')})
+  trends = [trend(of.index.get_level_values(size), of) for _, of in several.groupby(level=by, sort=False)]
+  correlations = pd.DataFrame(trends, frame.index, ['Spearman', 'p'])
+  frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
+  frame['p of the trend, Holm'] = holm(correlations['p']).map('{:.2g}'.format, na_action='ignore')
+  return frame
 
 
 def tested(intervals: pd.Series) -> pd.DataFrame:
@@ -199,7 +198,5 @@ def tested(intervals: pd.Series) -> pd.DataFrame:
 
 def tested_apart(intervals: pd.Series) -> pd.DataFrame:
   """The rows of `tested`, with each contrast as a family of its own."""
-  if intervals.empty:
-    return pd.DataFrame()
   families = intervals.groupby(level='contrast', sort=False)
-  return pd.concat([tested(family) for _, family in families])
+  return pd.concat([pd.DataFrame(), *(tested(family) for _, family in families)])
