@@ -83,9 +83,8 @@ def largest(lost: pd.DataFrame) -> tuple[str, float]:
   """
   lost = lost.drop(columns=PROVEN, errors='ignore')
   first = lost.mean().idxmax()
-  differences = -lost.sub(lost[first], axis=0)
   # The largest itself is compared with 0.
-  differences[first] = lost[first]
+  differences = lost.assign(**{first: 0.0}).rsub(lost[first], axis=0)
   return first, np.max([difference.p_value for difference in intervals(differences).values()])
 
 

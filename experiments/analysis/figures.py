@@ -173,12 +173,10 @@ def panels(settings: FigureSettings, count: int = 1, columns: int = 4, **shared:
 
 def set_title(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:
   """Write a title at the top, and below it the experiment of the records and each of their settings of one value."""
-  words = [str(records['experiment'].iloc[0])]
-  for name in records:
-    first, *others = records[name].unique() if name == 'scale' or lists.is_column(name) else ['']
-    if first != '' and not others:
-      words.append(f'{name} {lists.shown(first)}')
-  figure.suptitle('\n'.join([title, '; '.join([', '.join(words), *more])]))
+  values = {name: records[name].unique() for name in records if name == 'scale' or lists.is_column(name)}
+  words = [f'{name} {lists.shown(given[0])}' for name, given in values.items() if len(given) == 1 and given[0] != '']
+  caption = '; '.join([', '.join([records['experiment'].iloc[0], *words]), *more])
+  figure.suptitle(f'{title}\n{caption}')
 
 
 def finish(figure: Figure, records: pd.DataFrame, title: str, *more: str) -> None:

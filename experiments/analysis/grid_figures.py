@@ -37,15 +37,12 @@ _MAJORITY = 'majority'
 def _against(
   grid: Grid, settings: FigureSettings, title: str, x: str, xlabel: str, columns: int = 3, **more: Any
 ) -> Figure | None:
-  """A line for each value of `line`, by default the fit, and the majority class, whose label has the same words before.
+  """A line for each value of `line`, and for the majority class, with the same words before it.
 
-  Each value of `panel`, by default the text, has its own panels: one for each value of what else tells distributions
-  at one place apart. `more` are options of `figures.lines`.
+  Each value of `panel` has panels of its own: one for each value of what else tells distributions at one place apart.
+  `more` are options of `figures.lines`.
   """
   records = grid.records
-  if 'line' not in records:
-    several_texts = records['text'].nunique() > 1
-    records = records.assign(line=records['fit'], panel=records['text'] if several_texts else '')
   names = [name for name in grid.rows if name not in (x, 'text', 'joint_states')]
   are_several = records.groupby(['text', x])[names].nunique().max() > 1
   panel = records['panel']
@@ -87,7 +84,7 @@ def figure_3_left(grid: Grid, settings: FigureSettings) -> Figure | None:
   is_first = grid.records['model'].isin(['bert', 'own', NONE])
   panel = np.where(is_first, 'Pretrained model, and readers without one', 'Other models')
   order = np.argsort(~is_first, kind='stable')
-  records = grid.records.assign(line=grid.records['fit'], panel=panel).iloc[order]
+  records = grid.records.assign(panel=panel).iloc[order]
   return _figure_3(grid._replace(records=records), settings, 'left', 'num_states', _HIDDEN_STATES)
 
 

@@ -78,7 +78,8 @@ class Grid(NamedTuple):
   """The records of a grid with the columns that its tables and figures share.
 
   Attributes:
-    records: with `fit`, 'MODEL METHOD', `text`, 'memory' or 'vanilla', `joint_states`, |M|^N |H|, and `place` in words.
+    records: with `fit`, 'MODEL METHOD', `text`, 'memory' or 'vanilla', `joint_states`, |M|^N |H|, and `place` in words;
+      `line` and `panel` of figures.
     varied: the columns of settings in which they differ.
     rows: the columns that tell distributions, at values of `varied`, apart.
     unit: the column that numbers independent units. Tasks of a trial share an HMM and a pretrained model, so of several
@@ -134,6 +135,9 @@ def prepared(records: pd.DataFrame) -> Grid:
     joint_states=records['num_states'] * records['memory_size'] ** records['num_cells'],
     place=places(records),
   )
+  # What figures draw together, unless they say otherwise.
+  records['line'] = records['fit']
+  records['panel'] = records['text'] if records['text'].nunique() > 1 else ''
   rows = [*names, 'num_states']
   if is_memory.any():
     rows = [*names, 'text', 'memory_size', 'num_cells', 'joint_states', 'num_states']
