@@ -96,9 +96,10 @@ def tables(grid: Grid) -> dict[str, Table]:
     if len(sizes) > 1:
       sizes['all'] = lost
     for size, of_size in sizes.items():
-      first, p_value = largest(of_size)
-      row = {'way': way, 'text': text, 'size': size, 'n': len(of_size), 'largest': first, 'p': p_value}
-      rows.append(row | intervals(of_size))
+      row = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
+      row['largest'], row['p'] = largest(of_size)
+      row |= intervals(of_size)
+      rows.append(row)
   if not rows:
     return {}
   frame = pd.DataFrame(rows)

@@ -88,7 +88,9 @@ def lines(
   records = records.assign(at=at[codes])
   groups = records.groupby(panel or (lambda index: ''), sort=False)
   labels = [lists.shown(value).replace('e-0', 'e-') for value in values_of_x]
-  turned: Style = dict(rotation=45, ha='right', rotation_mode='anchor') if len(''.join(labels)) > 30 else {}
+  turned: Style = {}
+  if len(''.join(labels)) > 30:
+    turned = dict(rotation=45, ha='right', rotation_mode='anchor')
   figure, grid = panels(settings, groups.ngroups, columns, sharex=True)
   counts: list[int] = []
   for axes, (value, rows) in zip(grid, groups):
@@ -122,17 +124,27 @@ def _draw_lines(
   """
   cells = values.groupby(level=[0, 1], sort=False).agg(cell)
   names = cells.index.unique(0)
-  # Lines of neighbouring places stay apart.
-  step = min(0.012 * np.ptp(at), 0.55 * np.diff(at).min() / len(names)) if len(at) > 1 else 1.0
+  step = _step(at, len(names))
+  first = step * (1 - len(names)) / 2
   for index, name in enumerate(names):
     of_line = cells[name].sort_index()
+    places = of_line.index + first + step * index
     means = np.array([one.mean for one in of_line])
-    ends = np.transpose([one.ends for one in of_line])
-    places = of_line.index + step * (index - (len(names) - 1) / 2)
     (line,) = axes.plot(places, means, zorder=3, **style(name))
-    axes.errorbar(places, means, abs(ends - means), fmt='none', ecolor=line.get_color(), elinewidth=0.9)
     if not is_number:
       line.set_linestyle('')
+    colour = line.get_color()
+    ends = np.transpose([one.ends for one in of_line])
+    lengths = abs(ends - means)
+    axes.errorbar(places, means, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
+
+
+def _step(at: np.ndarray, count: int) -> float:
+  """The distance of so many lines at one place, which leaves neighbouring places apart."""
+  if len(at) < 2:
+    return 1.0
+  room = 0.55 * np.diff(at).min()
+  return min(room / count, 0.012 * np.ptp(at))
 
 
 def _places(values: Any) -> np.ndarray:

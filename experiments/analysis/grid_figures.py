@@ -99,14 +99,18 @@ def figure_3_right(grid: Grid, settings: FigureSettings) -> Figure | None:
 
 
 def _figure_3(grid: Grid, settings: FigureSettings, panel: str, x: str, xlabel: str) -> Figure | None:
+  sizes = grid.records[x]
+  scale = grid.records['scale'].iloc[0]
+  look: Style = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
+
   def draw_paper(axes: Axes) -> None:
     """Draw the paper's points within the range of our sizes."""
-    sizes = grid.records[x]
     # No method has these markers.
     for marker, name in zip('x+', grid_tables.PAPER[panel].values()):
-      points = grid_tables.paper(panel, name, grid.records['scale'].iloc[0]).loc[sizes.min() : sizes.max()]
-      look: Style = dict(color='0.2', markersize=7, markeredgewidth=1.6, linestyle='none', zorder=5)
-      axes.plot(np.log(points.index), points, marker=marker, label=f'{name}, the paper (digitised)', **look)
+      points = grid_tables.paper(panel, name, scale)
+      points = points.loc[sizes.min() : sizes.max()]
+      label = f'{name}, the paper (digitised)'
+      axes.plot(np.log(points.index), points, marker=marker, label=label, **look)
 
   more: dict[str, Any] = {'then': draw_paper} if settings.paper_overlay else {}
   return _against(grid, settings, 'Test accuracy by number of states', x, xlabel, **more)

@@ -128,8 +128,9 @@ def prepared(records: pd.DataFrame) -> Grid:
   """
   names = varied(records)
   is_memory = records['memory_size'] > 0
+  is_fitted = records['method'] == 'head_best'
   records = records.assign(
-    accuracy=records['accuracy'].where(records['method'] != 'head_best', records['validation_accuracy']),
+    accuracy=records['accuracy'].mask(is_fitted, records['validation_accuracy']),
     fit=records['model'] + ' ' + records['method'],
     text=np.where(is_memory, 'memory', 'vanilla'),
     joint_states=records['num_states'] * records['memory_size'] ** records['num_cells'],
@@ -240,8 +241,10 @@ def _diagnostics(grid: Grid) -> pd.DataFrame:
 def _texts(grid: Grid) -> pd.Series:
   """The intervals of text with a memory minus vanilla text of as many joint states, which share no HMM."""
   levels = [*grid.varied, 'num_cells', 'joint_states']
-  values = 100 * by_unit(select(grid.records, model='bert'), ['text', 'method', *levels], 'accuracy', grid.unit)
-  groups = dict(iter(values.groupby(level=['text', 'method', *levels], sort=False)))
+  on_bert = select(grid.records, model='bert')
+  rows = ['text', 'method', *levels]
+  values = 100 * by_unit(on_bert, rows, 'accuracy', grid.unit)
+  groups = dict(iter(values.groupby(level=rows, sort=False)))
   found = {}
   for first, second in _OF_TEXTS:
     contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'

@@ -169,8 +169,9 @@ def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
   The p-value is of a two-sided permutation test: exact for up to eight units, else from 50,000 random orders of a fixed
   seed. Both are NaN for fewer than three units or a constant.
   """
+  first = scipy.stats.rankdata(sizes)
   # Values that differ by rounding are ties.
-  first, second = (scipy.stats.rankdata(ranked) for ranked in (sizes, np.round(np.asarray(values), 9)))
+  second = scipy.stats.rankdata(np.round(np.asarray(values), 9))
   # A constant has no ranks to permute.
   if len(first) < 3 or not (np.ptp(first) and np.ptp(second)):
     return np.nan, np.nan

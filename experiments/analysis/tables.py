@@ -170,12 +170,16 @@ def pooled(
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
   several = values.groupby(level=by, sort=False).filter(lambda of: of.groupby(level=strata).ngroups > 1)
-  frame = tested(contrasts(several, rows, unit, strata)).drop(columns='tests')
-  trends = [trend(of.index.get_level_values(size), of) for _, of in several.groupby(level=by, sort=False)]
+  frame = tested(contrasts(several, rows, unit, strata))
+  trends = []
+  for _, of in several.groupby(level=by, sort=False):
+    sizes = of.index.get_level_values(size)
+    trends.append(trend(sizes, of))
   correlations = pd.DataFrame(trends, frame.index, ['Spearman', 'p'])
+  corrected = holm(correlations['p'])
   frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
-  frame['p of the trend, Holm'] = holm(correlations['p']).map('{:.2g}'.format, na_action='ignore')
-  return frame
+  frame['p of the trend, Holm'] = corrected.map('{:.2g}'.format, na_action='ignore')
+  return frame.drop(columns='tests')
 
 
 def tested(intervals: pd.Series) -> pd.DataFrame:

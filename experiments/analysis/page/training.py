@@ -30,7 +30,8 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
   figure, panels = figures_lib.panels(settings.figure, len(_PANELS), sharey=False)
   for axes, (field, label) in zip(panels, _PANELS.items()):
     for name, rows in metrics.items():
-      axes.plot(rows.groupby('step')[field].mean(), **styles(name))
+      values = rows.groupby('step')[field].mean()
+      axes.plot(values, **styles(name))
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
   figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
   return {'training': figure}
