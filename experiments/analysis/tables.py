@@ -101,21 +101,22 @@ def places(records: pd.DataFrame) -> pd.Series:
   return words
 
 
+def having(records: pd.DataFrame, field: str) -> pd.DataFrame:
+  """The records that have a field."""
+  return records.assign(**{field: records.get(field)}).dropna(subset=field)
+
+
 def exploded(records: pd.DataFrame, field: str) -> pd.DataFrame:
   """A row for each element of the lists of a field that is not missing, with its `index` there."""
-  if field not in records:
-    records = records.assign(**{field: np.nan})
-  known = records.dropna(subset=field).astype({field: object})
-  known['index'] = known[field].map(lambda values: range(len(values)))
-  return known.explode([field, 'index']).astype({'index': int})
+  rows = having(records, field).astype({field: object})
+  rows['index'] = rows[field].map(lambda values: range(len(values)))
+  return rows.explode([field, 'index']).astype({'index': int})
 
 
 def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
   """The mean of a field in each unit, indexed by `rows` and `unit`; records that lack the field are skipped."""
-  if field not in records:
-    records = records.assign(**{field: np.nan})
-  known = records.dropna(subset=field).astype({field: float})
-  return known.groupby([*rows, *unit], sort=False)[field].mean()
+  values = having(records, field).astype({field: float})
+  return values.groupby([*rows, *unit], sort=False)[field].mean()
 
 
 def means(
