@@ -12,8 +12,9 @@ import pandas as pd
 from experiments.analysis import figures
 from experiments.analysis.grid_tables import Grid
 from experiments.analysis.statistics import holm, Interval, interval, LEVEL, stratified
-from experiments.analysis.tables import select, Table, table
+from experiments.analysis.tables import exploded, select, Table, table
 from experiments.settings.groups import FigureSettings
+from experiments.settings.methods import MODEL_NAMES
 
 _LINEAR = 'linear readability'
 # From 100% to the protocol on BERT, by title: each loss in order, and the fit that it leads to.
@@ -36,46 +37,43 @@ WAYS = {
     'approximation and optimisation': 'bert prompt',
   },
 }
-# Panels of `conditioning`: title, model, and field of the record.
-_CONDITIONS = (
-  ('exact G, by ridge', 'exact', 'ridge_accuracies'),
-  ('BERT, by ridge', 'bert', 'ridge_accuracies'),
-  ('own model, by ridge', 'own', 'ridge_accuracies'),
-  ("exact G, by noise in units of BERT's error", 'bert', 'noise_accuracies'),
-)
+# Panels of `conditioning`: the field of the record, and its words after a model.
+_CONDITIONS = {
+  'ridge_accuracies': 'by ridge',
+  'noise_accuracies': 'by noise on the exact G in units of its error',
+}
 # The column of what is proven to be lost by every linear head, of the first two losses.
 PROVEN = 'no linear head,\nproven'
+# Columns that tell distributions apart, and those of a figure.
+_ROWS = ['experiment', 'scale', 'seed', 'text', 'joint_states', 'place']
 _TITLE = 'Accuracy lost in points, mean ± 95% over HMMs; largest: p < 0.05, Holm over rows'
 
 
 def losses(grid: Grid) -> dict[tuple[str, str], pd.DataFrame]:
   """The points that each step loses, by title and text of each way that was run whole on a kind of text.
 
-  A row is an HMM, its `size` and `trial`, with the mean over its tasks. A column is a loss, or PROVEN.
+  A row is an HMM, with the mean over its tasks. A column is a loss, or PROVEN.
   """
+  grid = grid._replace(rows=_ROWS)
+  # Only the best head has this field.
+  at_most = 100 * grid.wide('accuracy_at_most').max(axis=1)
   found = {}
-  for text, records in grid.records.groupby('text'):
-    of_text = grid._replace(records=records, rows=[*grid.rows, 'size'])
-    accuracies = 100 * of_text.wide()
-    # Only the best head has this field.
-    at_most = 100 * of_text.wide('accuracy_at_most').max(axis=1)
+  for text, accuracies in grid.wide().groupby(level='text'):
     for title, way in WAYS.items():
-      reached = accuracies.reindex(columns=[*way.values()]).dropna()
-      if reached.empty:
-        continue
+      reached = 100 * accuracies.reindex(columns=[*way.values()]).dropna()
       before = reached.shift(axis=1, fill_value=100.0)
       lost = (before - reached).set_axis([*way], axis=1)
       if _LINEAR in way:
         proven = (100 - at_most).reindex(lost.index)
         lost.insert(2, PROVEN, proven.fillna(100 - reached[way[_LINEAR]]))
-      hmms = lost.groupby(level=['size', 'trial'], sort=False)
-      found[title, str(text)] = hmms.mean()
+      if len(lost):
+        found[title, str(text)] = lost.groupby(level=[*_ROWS, 'trial'], sort=False).mean()
   return found
 
 
 def intervals(lost: pd.DataFrame) -> dict[str, Interval]:
   """The mean of each loss over HMMs, stratified by size."""
-  return {loss: stratified(lost[loss], ['size']) for loss in lost}
+  return {loss: stratified(lost[loss], ['place']) for loss in lost}
 
 
 def largest(lost: pd.DataFrame) -> tuple[str, float]:
@@ -85,9 +83,8 @@ def largest(lost: pd.DataFrame) -> tuple[str, float]:
   """
   lost = lost.drop(columns=PROVEN, errors='ignore')
   first = lost.mean().idxmax()
-  differences = -lost.sub(lost[first], axis=0)
   # The largest itself is compared with 0.
-  differences[first] = lost[first]
+  differences = lost.assign(**{first: 0.0}).rsub(lost[first], axis=0)
   return first, np.max([difference.p_value for difference in intervals(differences).values()])
 
 
@@ -95,13 +92,14 @@ def tables(grid: Grid) -> dict[str, Table]:
   """The table `budget`: a row for each way, kind of text and size, and one for all sizes if there are several."""
   rows = []
   for (way, text), lost in losses(grid).items():
-    by_size = dict(iter(lost.groupby(level='size', sort=False)))
-    if len(by_size) > 1:
-      by_size['all'] = lost
-    for size, of_size in by_size.items():
+    sizes = dict(iter(lost.groupby(level='place', sort=False)))
+    if len(sizes) > 1:
+      sizes['all'] = lost
+    for size, of_size in sizes.items():
       row = {'way': way, 'text': text, 'size': size, 'n': len(of_size)}
       row['largest'], row['p'] = largest(of_size)
-      rows.append(row | intervals(of_size))
+      row |= intervals(of_size)
+      rows.append(row)
   if not rows:
     return {}
   frame = pd.DataFrame(rows)
@@ -112,16 +110,12 @@ def tables(grid: Grid) -> dict[str, Table]:
 
 def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
   """The points that each step loses against |M|^N |H|, a panel for each way and kind of text; None without one."""
-  joint_states = grid.records.drop_duplicates('size').set_index('size')['joint_states']
-  parts = []
+  parts = [pd.DataFrame(columns=['points'])]
   for (way, text), lost in losses(grid).items():
-    long = lost.melt(var_name='loss', value_name='points', ignore_index=False).reset_index()
-    parts.append(long.assign(panel=f'{way}, {text} text', joint_states=long['size'].map(joint_states)))
-  if not parts:
-    return None
-  named = grid.records[['experiment', 'scale']].iloc[0].to_dict()
+    long = lost.rename_axis(columns='loss').stack().rename('points').reset_index()
+    parts.append(long.assign(panel=f'{way}, {text} text'))
   return figures.lines(
-    pd.concat(parts, ignore_index=True).assign(**named),
+    pd.concat(parts),
     settings,
     'Accuracy lost at each step',
     x='joint_states',
@@ -140,20 +134,20 @@ def figure(grid: Grid, settings: FigureSettings) -> Figure | None:
 def conditioning(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Accuracy of converged heads against the ridge, on each model, and against noise on the exact G; a line per size."""
   parts = []
-  for title, model, field in _CONDITIONS:
-    records = select(grid.records, method='head_whitened', model=model).dropna(subset=field)
-    long = records.explode(field, ignore_index=True)
-    # A place on the x axis, and the accuracy there.
-    long['x'], long['accuracy'] = long[field].str[0].astype(float), long[field].str[1]
-    parts.append(long.assign(panel=title))
+  for field, words in _CONDITIONS.items():
+    pairs = exploded(select(grid.records, method='head_whitened'), field)
+    places, accuracies = pairs[field].str[0].astype(float), pairs[field].str[1]
+    panel = pairs['model'].map(MODEL_NAMES) + ', ' + words
+    parts.append(pairs.assign(x=places, accuracy=accuracies, panel=panel))
   return figures.lines(
     pd.concat(parts),
     settings,
     'Accuracy of converged heads',
     x='x',
-    by='size',
+    by='place',
     unit=grid.unit,
     over=grid.over,
     panel='panel',
+    columns=2,
     xlabel='ridge, or noise',
   )

@@ -14,6 +14,7 @@ from experiments.analysis.tables import (
   lead,
   means,
   paired,
+  places,
   pooled,
   select,
   Table,
@@ -22,7 +23,6 @@ from experiments.analysis.tables import (
   varied,
 )
 from experiments.settings import lists
-from experiments.settings.grid import Point
 from experiments.settings.methods import MAIN, METHODS, MODEL_NAMES, NONE
 
 _REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text('utf-8'))
@@ -72,29 +72,14 @@ HEADINGS = {
 }
 _DISTANCES = {'kl_at_mask': 'KL at [MASK]', 'excess_mlm_loss': 'excess MLM loss'}
 _TESTED = 'Holm over the rows of a contrast; detectable: 80% power at level 0.05 / tests'
-_TITLES = {
-  'accuracy': 'Test accuracy in percent, mean [95% interval]',
-  'contrasts': f'Differences in points, paired by task; {_TESTED}',
-  'texts': f'Memory text minus vanilla text of as many joint states on BERT, in points, Welch; {_TESTED}',
-  'values': f'Differences in points from the first value of a field, paired by task; {_TESTED}',
-  'trends': (
-    'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
-    'states: Spearman over HMMs, p of a permutation test; Holm over the rows of this table. Detectable: with 80% power '
-    'at level 0.05 / rows'
-  ),
-  'beside_paper': 'Ours on BERT beside the digitised Figure 3',
-  'lead': 'Lead over the best reader without a model in points, paired by task',
-  'head_sizes': 'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
-  'moved': 'Total variation in percent by which prompts move the prediction at the [MASK]',
-  'diagnostics': "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
-}
 
 
 class Grid(NamedTuple):
   """The records of a grid with the columns that its tables and figures share.
 
   Attributes:
-    records: with `fit`, 'MODEL METHOD', `text`, 'memory' or 'vanilla', `joint_states`, |M|^N |H|, and `size` in words.
+    records: with `fit`, 'MODEL METHOD', `text`, 'memory' or 'vanilla', `joint_states`, |M|^N |H|, and `place` in words;
+      `line` and `panel` of figures.
     varied: the columns of settings in which they differ.
     rows: the columns that tell distributions, at values of `varied`, apart.
     unit: the column that numbers independent units. Tasks of a trial share an HMM and a pretrained model, so of several
@@ -142,15 +127,18 @@ def prepared(records: pd.DataFrame) -> Grid:
   The best head is fitted to the test texts, so that its accuracy here is that on validation texts.
   """
   names = varied(records)
-  points = [Point(*point) for point in records[[*Point._fields]].itertuples(index=False)]
   is_memory = records['memory_size'] > 0
+  is_fitted = records['method'] == 'head_best'
   records = records.assign(
-    accuracy=records['accuracy'].where(records['method'] != 'head_best', records['validation_accuracy']),
+    accuracy=records['accuracy'].mask(is_fitted, records['validation_accuracy']),
     fit=records['model'] + ' ' + records['method'],
     text=np.where(is_memory, 'memory', 'vanilla'),
-    joint_states=[point.joint_states for point in points],
-    size=[str(point) for point in points],
+    joint_states=records['num_states'] * records['memory_size'] ** records['num_cells'],
+    place=places(records),
   )
+  # What figures draw together, unless they say otherwise.
+  records['line'] = records['fit']
+  records['panel'] = records['text'] if records['text'].nunique() > 1 else ''
   rows = [*names, 'num_states']
   if is_memory.any():
     rows = [*names, 'text', 'memory_size', 'num_cells', 'joint_states', 'num_states']
@@ -171,23 +159,46 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
   main = grid._replace(records=grid.records[is_main])
   other = grid._replace(records=grid.records[~is_main])
   differences = paired(100 * grid.wide(), _PAIRS).rename(index=_in_words, level='contrast')
-  frames = {
-    'accuracy': _accuracy(main),
-    'contrasts': tested_apart(contrasts(differences, grid.rows, grid.unit)),
-    'texts': tested_apart(_texts(grid)) if not grid.varied else pd.DataFrame(),
-    'values': _values(grid),
-    'trends': _trends(grid, differences),
-    'beside_paper': _beside_paper(grid) if paper_overlay else pd.DataFrame(),
-    'lead': _lead(grid),
-    'head_sizes': grid.fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
-    'moved': _moved(grid),
-    'diagnostics': _diagnostics(other),
+  described = {
+    'accuracy': (_accuracy(main), 'Test accuracy in percent, mean [95% interval]'),
+    'contrasts': (
+      tested_apart(contrasts(differences, grid.rows, grid.unit)),
+      f'Differences in points, paired by task; {_TESTED}',
+    ),
+    'texts': (
+      tested_apart(_texts(grid)),
+      f'Memory text minus vanilla text of as many joint states on BERT, in points, Welch; {_TESTED}',
+    ),
+    'values': (
+      _values(grid),
+      f'Differences in points from the first value of a field, paired by task; {_TESTED}',
+    ),
+    'trends': (
+      _trends(grid, differences),
+      'Differences in points over the HMMs of all sizes, stratified by size, and their trend with the number of joint '
+      'states: Spearman over HMMs, p of a permutation test; Holm over the rows of this table. Detectable: with 80% '
+      'power at level 0.05 / rows',
+    ),
+    'beside_paper': (
+      _beside_paper(grid) if paper_overlay else pd.DataFrame(),
+      'Ours on BERT beside the digitised Figure 3',
+    ),
+    'lead': (_lead(grid), 'Lead over the best reader without a model in points, paired by task'),
+    'head_sizes': (
+      grid.fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
+      'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
+    ),
+    'moved': (_moved(grid), 'Total variation in percent by which prompts move the prediction at the [MASK]'),
+    'diagnostics': (
+      _diagnostics(other),
+      "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
+    ),
   }
-  made = dict[str, Table]()
-  for name, frame in frames.items():
-    if len(frame):
-      made[name] = table(f'{_TITLES[name]}; over {grid.over}', frame.rename_axis(index=HEADINGS))
-  return made
+  return {
+    name: table(f'{title}; over {grid.over}', frame.rename_axis(index=HEADINGS))
+    for name, (frame, title) in described.items()
+    if len(frame)
+  }
 
 
 def heading(fit: str) -> str:
@@ -205,8 +216,6 @@ def _in_words(pair: str) -> str:
 
 def _accuracy(grid: Grid) -> pd.DataFrame:
   """Accuracies beside units, near ties, the majority class, and the distance of each model from the exact G."""
-  if grid.records.empty:
-    return pd.DataFrame()
   groups = grid.records.groupby(grid.rows, sort=False)
   near_ties = means(grid.records, grid.rows, 'near_tie_share', grid.unit, lambda shares: f'{100 * shares.mean():.1f}')
   majority = means(grid.records, grid.rows, 'majority_accuracy', grid.unit)
@@ -231,19 +240,19 @@ def _diagnostics(grid: Grid) -> pd.DataFrame:
 
 def _texts(grid: Grid) -> pd.Series:
   """The intervals of text with a memory minus vanilla text of as many joint states, which share no HMM."""
-  sizes = ['num_cells', 'joint_states']
+  levels = [*grid.varied, 'num_cells', 'joint_states']
+  on_bert = select(grid.records, model='bert')
+  rows = ['text', 'method', *levels]
+  values = 100 * by_unit(on_bert, rows, 'accuracy', grid.unit)
+  groups = dict(iter(values.groupby(level=rows, sort=False)))
   found = {}
   for first, second in _OF_TEXTS:
     contrast = f'memory {METHODS[first].label} - vanilla {METHODS[second].label}'
-    memory = select(grid.records, model='bert', text='memory', method=first)
-    vanilla = select(grid.records, model='bert', text='vanilla', method=second)
-    for (cells, size), rows in memory.groupby(sizes, sort=False):
-      beside = select(vanilla, joint_states=size)
-      if len(beside):
-        first_units = by_unit(rows, sizes, 'accuracy', grid.unit)
-        second_units = by_unit(beside, sizes, 'accuracy', grid.unit)
-        found[contrast, cells, size] = welch(100 * first_units, 100 * second_units)
-  index = pd.MultiIndex.from_tuples([*found], names=['contrast', *sizes])
+    for (text, method, *point, cells, size), memory in groups.items():
+      vanilla = groups.get(('vanilla', second, *point, 0, size))
+      if (text, method) == ('memory', first) and vanilla is not None:
+        found[contrast, *point, cells, size] = welch(memory, vanilla)
+  index = pd.MultiIndex.from_tuples([*found], names=['contrast', *levels])
   return pd.Series([*found.values()], index, object)
 
 

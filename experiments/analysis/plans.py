@@ -19,20 +19,14 @@ _TITLE = (
 
 def tables(plan: Sequence[EndPoint], grid: Grid) -> dict[str, Table]:
   """The table `plan`: a row for each end point that has records."""
-  rows = []
-  for point in plan:
-    values = differences(point, grid)
-    if len(values):
-      rows.append(_row(point, values, grid))
+  found = [(point, differences(point, grid)) for point in plan]
+  rows = [_row(point, values, grid) for point, values in found if len(values)]
   if not rows:
     return {}
   shown = [row['end point'] for row in rows]
   # Several end points may have one name.
-  absent = dict.fromkeys(point.name for point in plan if point.name not in shown)
-  title = _TITLE
-  if absent:
-    title += f'; without records: {", ".join(absent)}'
-  return {'plan': table(title, rows, num_texts=2)}
+  absent = ', '.join(dict.fromkeys(point.name for point in plan if point.name not in shown))
+  return {'plan': table(_TITLE + (f'; without records: {absent}' if absent else ''), rows, num_texts=2)}
 
 
 def _row(point: EndPoint, values: pd.Series, grid: Grid) -> Row:
@@ -51,14 +45,10 @@ def _row(point: EndPoint, values: pd.Series, grid: Grid) -> Row:
   is_fitted = 'head_best' in point.first + point.second
   if point.field == 'accuracy' and not point.second_field and not is_fitted:
     row['without near ties'] = over_hmms(differences(point, grid, 'clear_accuracy'))
-  above = [f'above {bound:g}' for bound in point.above]
-  below = [f'below {bound:g}' for bound in point.below]
-  row['expected'] = ', '.join(above + below)
+  row['expected'] = ', '.join([*map('above {:g}'.format, point.above), *map('below {:g}'.format, point.below)])
   row['outcome'] = ''
   if row['expected']:
-    least = max(point.above, default=-np.inf)
-    most = min(point.below, default=np.inf)
-    row['outcome'] = outcome(found, least, most)
+    row['outcome'] = outcome(found, max(point.above, default=-np.inf), min(point.below, default=np.inf))
   return row
 
 

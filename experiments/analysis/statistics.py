@@ -119,10 +119,10 @@ def stratified(values: pd.Series, strata: Sequence[str]) -> Interval:
 
   Args:
     values: one for each unit.
-    strata: levels of their index, which name the stratum.
+    strata: levels of their index, which name the stratum; none for one stratum.
   """
-  if values.empty:
-    return Interval(np.nan)
+  if values.empty or not strata:
+    return interval(values)
   parts = [interval(part) for _, part in values.groupby(level=strata)]
   shares = [part.n / len(values) for part in parts]
   return _weighted_sum(parts, shares)._replace(n=len(values))
@@ -169,20 +169,15 @@ def trend(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
   The p-value is of a two-sided permutation test: exact for up to eight units, else from 50,000 random orders of a fixed
   seed. Both are NaN for fewer than three units or a constant.
   """
+  first = scipy.stats.rankdata(sizes)
   # Values that differ by rounding are ties.
-  ranks = pd.DataFrame({'size': sizes, 'value': np.round(np.asarray(values), 9)}).rank()
+  second = scipy.stats.rankdata(np.round(np.asarray(values), 9))
   # A constant has no ranks to permute.
-  if len(ranks) < 3 or (ranks.nunique() < 2).any():
+  if len(first) < 3 or not (np.ptp(first) and np.ptp(second)):
     return np.nan, np.nan
-  first, second = (_unit(ranks[name].to_numpy()) for name in ('size', 'value'))
-  # scipy's own correlation computes a p-value for each order too.
-  correlation = lambda ordered, axis: (first * ordered).sum(axis)
+  centred = first - first.mean()
+  # It orders as the correlation does. scipy's own correlation computes a p-value for each order too.
+  product = lambda ordered, axis: (centred * ordered).sum(axis)
   orders: dict[str, Any] = dict(permutation_type='pairings', vectorized=True, n_resamples=50_000, rng=0)
-  found = scipy.stats.permutation_test((second,), correlation, **orders)
-  return found.statistic, found.pvalue
-
-
-def _unit(values: np.ndarray) -> np.ndarray:
-  """The values less their mean, as a vector of length 1."""
-  centred = values - values.mean()
-  return centred / np.linalg.norm(centred)
+  p_value = scipy.stats.permutation_test((second,), product, **orders).pvalue
+  return np.corrcoef(first, second)[0, 1], p_value

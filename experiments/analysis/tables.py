@@ -4,7 +4,7 @@
 trial, which draws an HMM.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import textwrap
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from experiments.analysis.statistics import holm, Interval, interval, LEVEL, percent, stratified, trend
+from experiments.analysis.statistics import holm, Interval, LEVEL, percent, stratified, trend
 from experiments.settings import lists
 from experiments.settings.fields import printable
 from experiments.settings.grid import Point
@@ -92,20 +92,31 @@ def varied(records: pd.DataFrame) -> list[str]:
   return [name for name in filter(lists.is_column, records) if records[name].nunique() > 1]
 
 
-def by_place(records: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-  """The records of each distribution at each value of the fields in which they differ, with these in words."""
-  fields = varied(records)
-  for values, rows in records.groupby([*Point._fields, *fields], sort=False):
-    point, others = Point(*values[:3]), dict(zip(fields, values[3:]))
-    yield f'{point} {lists.text(others)}'.strip(), rows
+def places(records: pd.DataFrame) -> pd.Series:
+  """The distribution of each record in words, with the fields in which the records differ."""
+  points = records[[*Point._fields]].itertuples(index=False)
+  words = pd.Series([str(Point(*point)) for point in points], records.index, str)
+  for name in varied(records):
+    words += f' {name}=' + records[name].map(lists.shown)
+  return words
+
+
+def having(records: pd.DataFrame, field: str) -> pd.DataFrame:
+  """The records that have a field."""
+  return records.assign(**{field: records.get(field)}).dropna(subset=field)
+
+
+def exploded(records: pd.DataFrame, field: str) -> pd.DataFrame:
+  """A row for each element of the lists of a field that is not missing, with its `index` there."""
+  rows = having(records, field).astype({field: object})
+  rows['index'] = rows[field].map(lambda values: range(len(values)))
+  return rows.explode([field, 'index']).astype({'index': int})
 
 
 def by_unit(records: pd.DataFrame, rows: Sequence[str], field: str, unit: Sequence[str]) -> pd.Series:
   """The mean of a field in each unit, indexed by `rows` and `unit`; records that lack the field are skipped."""
-  if field not in records:
-    records = records.assign(**{field: np.nan})
-  known = records.dropna(subset=field).astype({field: float})
-  return known.groupby([*rows, *unit], sort=False)[field].mean()
+  values = having(records, field).astype({field: float})
+  return values.groupby([*rows, *unit], sort=False)[field].mean()
 
 
 def means(
@@ -142,10 +153,12 @@ def paired(values: pd.DataFrame, pairs: Iterable[str]) -> pd.Series:
   return pd.concat(found, names=['contrast']).dropna()
 
 
-def contrasts(differences: pd.Series, rows: Sequence[str], unit: Sequence[str]) -> pd.Series:
-  """The interval of each contrast at each value of `rows`, over units."""
-  values = differences.groupby(level=['contrast', *rows, *unit], sort=False).mean()
-  return values.groupby(level=['contrast', *rows], sort=False).agg(interval)
+def contrasts(
+  differences: pd.Series, rows: Sequence[str], unit: Sequence[str], strata: Sequence[str] = ()
+) -> pd.Series:
+  """The interval of each contrast at each value of `rows`, over units, stratified if there are strata."""
+  values = differences.groupby(level=['contrast', *rows, *strata, *unit], sort=False).mean()
+  return values.groupby(level=['contrast', *rows], sort=False).agg(lambda of: stratified(of, strata))
 
 
 def pooled(
@@ -157,14 +170,13 @@ def pooled(
   """
   by = ['contrast', *rows]
   values = differences.groupby(level=[*by, *strata, *unit], sort=False).mean()
-  overall, trends = {}, {}
-  for place, of_place in values.groupby(level=by, sort=False):
-    if of_place.groupby(level=strata).ngroups > 1:
-      overall[place] = stratified(of_place, strata)
-      trends[place] = trend(of_place.index.get_level_values(size), of_place)
-  index = pd.MultiIndex.from_tuples([*overall], names=by)
-  frame = tested(pd.Series([*overall.values()], index, object))
-  correlations = pd.DataFrame([*trends.values()], index, ['Spearman', 'p'])
+  several = values.groupby(level=by, sort=False).filter(lambda of: of.groupby(level=strata).ngroups > 1)
+  frame = tested(contrasts(several, rows, unit, strata))
+  trends = []
+  for _, of in several.groupby(level=by, sort=False):
+    sizes = of.index.get_level_values(size)
+    trends.append(trend(sizes, of))
+  correlations = pd.DataFrame(trends, frame.index, ['Spearman', 'p'])
   corrected = holm(correlations['p'])
   frame['Spearman'] = correlations['Spearman'].map('{:.2f}'.format, na_action='ignore')
   frame['p of the trend, Holm'] = corrected.map('{:.2g}'.format, na_action='ignore')
@@ -191,7 +203,5 @@ def tested(intervals: pd.Series) -> pd.DataFrame:
 
 def tested_apart(intervals: pd.Series) -> pd.DataFrame:
   """The rows of `tested`, with each contrast as a family of its own."""
-  if intervals.empty:
-    return pd.DataFrame()
   families = intervals.groupby(level='contrast', sort=False)
-  return pd.concat([tested(family) for _, family in families])
+  return pd.concat([pd.DataFrame(), *(tested(family) for _, family in families)])

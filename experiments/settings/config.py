@@ -70,13 +70,11 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
   return config
 
 
-def has_own_text(settings: Any) -> bool:
-  """True if settings give a process or labels and the shipped config of their experiment gives none.
+def has_own_text(settings: Any, config: ml_collections.ConfigDict) -> bool:
+  """True if settings give a process or labels and the shipped config of their experiment, at their scale, gives none.
 
   Its claim and its plan, and the figure of the paper, then speak of something else.
   """
-  program = shipped(settings.experiment)
-  config = at_scale(program, settings.scale if settings.scale in scales(program) else None)
   return any(getattr(settings, name, '') and not config.get(name) for name in ('distribution', 'label'))
 
 

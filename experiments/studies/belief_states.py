@@ -283,7 +283,7 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
   ends = _ends(records)
   same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval)
   # An untrained network predicts worse than a constant.
-  same['then'] = lambda axes, _: axes.set_ylim(0, 1.5)
+  same['then'] = lambda axes: axes.set_ylim(0, 1.5)
   return {
     'layers': lines(
       ends.dropna(subset='r_squared'),

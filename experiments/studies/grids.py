@@ -48,9 +48,10 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   program = config_lib.shipped(settings.experiment)
   if settings.scale not in config_lib.scales(program):
     return settings.plan
-  shipped = config_lib.from_config(config_lib.at_scale(program, settings.scale), {settings.experiment: Settings})
+  config = config_lib.at_scale(program, settings.scale)
+  shipped = config_lib.from_config(config, {settings.experiment: Settings})
   plan = settings.plan or shipped.plan
-  if plan != shipped.plan or not config_lib.has_own_text(settings):
+  if plan != shipped.plan or not config_lib.has_own_text(settings, config):
     return plan
   return tuple(point for point in plan if point.num_states and not {*point.num_states} & {*shipped.num_states})
 

@@ -7,8 +7,8 @@ import numpy as np
 from pandas import DataFrame as frame
 import scipy.stats
 
-from experiments.analysis import grid_tables, tables
-from experiments.analysis.statistics import holm
+from experiments.analysis import grid_tables
+from experiments.analysis.statistics import holm, interval
 from experiments.settings.grid import Point
 
 BOTH = 'prompt - head, BERT'
@@ -50,7 +50,7 @@ def test_methods_are_compared_paired_in_one_family_over_sizes():
   rows = [row for row in _rows('contrasts', records) if row['contrast'] == BOTH]
   corrected = holm(frame([scipy.stats.ttest_1samp(some, 0).pvalue for some in gains.values()])[0])
   for row, some, p_value in zip(rows, gains.values(), corrected, strict=True):
-    found = tables.interval(100 * np.array(some))
+    found = interval(100 * np.array(some))
     assert (row['difference'], row['p, Holm'], row['tests']) == (str(found), f'{p_value:.2g}', '3')
     assert row['detectable'] == f'{found.minimum_effect(0.05 / 3):.1f}'
 
@@ -102,7 +102,7 @@ def test_seeds_and_hmms_of_other_draws_are_not_paired_by_task():
     for row in rows
     for t in (0, 1)
   ]
-  losses = tables.interval([-1.0, -3, -9, -27])
+  losses = interval([-1.0, -3, -9, -27])
   (row,) = _rows('values', by_temperature)
   assert (row['n'], row['difference'], row['p, Holm']) == ('4', str(losses), f'{losses.p_value:.2g}')
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import by_place
+from experiments.analysis.tables import places
 from experiments.records import files
 from experiments.records.trials import TEXTS
 
@@ -26,7 +26,8 @@ def of_records(records: pd.DataFrame, workdir: pathlib.Path) -> dict[str, Any]:
   # An id in a record, which may come from anybody, must not choose a path.
   paths = {path.name: path / TEXTS for path in files.entries(workdir / 'trials')}
   shown: dict[str, Any] = {}
-  for place, rows in itertools.islice(by_place(records), _MOST_PLACES):
+  by_place = records.groupby(places(records), sort=False)
+  for place, rows in itertools.islice(by_place, _MOST_PLACES):
     # numpy raises unrelated exceptions for a damaged archive.
     with contextlib.suppress(Exception):
       shown[place] = _by_title(files.read_arrays(paths[rows['trial_id'].iloc[0]]))

@@ -9,7 +9,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures as figures_lib
-from experiments.analysis.tables import by_place, select
+from experiments.analysis.tables import places, select
 from experiments.records import files, trials
 
 _PANELS = {'mlm_loss': 'training loss (nats)', 'kl_at_mask': 'KL at the [MASK] (nats)'}
@@ -30,7 +30,8 @@ def figures(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dict
   figure, panels = figures_lib.panels(settings.figure, len(_PANELS), sharey=False)
   for axes, (field, label) in zip(panels, _PANELS.items()):
     for name, rows in metrics.items():
-      axes.plot(rows.groupby('step')[field].mean(), **styles(name))
+      values = rows.groupby('step')[field].mean()
+      axes.plot(values, **styles(name))
     axes.set(xlabel='pretraining step', ylabel=label, ylim=(0, None))
   figures_lib.finish(figure, records, 'Distance from the ideal model during pretraining', 'mean over pretrained models')
   return {'training': figure}
@@ -45,7 +46,7 @@ def _metrics(records: pd.DataFrame, settings: Any, workdir: pathlib.Path) -> dic
   paths = {folder.name: folder / 'metrics.jsonl' for folder in folders}
   models = select(records, model='bert').drop_duplicates('pretraining_id')
   metrics: dict[str, pd.DataFrame] = {}
-  for label, rows in itertools.islice(by_place(models), _MOST_LINES):
+  for label, rows in itertools.islice(models.groupby(places(models), sort=False), _MOST_LINES):
     with contextlib.suppress(files.Corrupt, KeyError, TypeError, ValueError):
       of_models = [pd.DataFrame(files.read_json_lines(paths[name])) for name in rows['pretraining_id']]
       metrics[label] = pd.concat(of_models)[['step', *_PANELS]].astype(float)
