@@ -13,7 +13,6 @@ from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 import hmm_jax as hj
-from hmm_jax.tuning.tasks import draw_task_weights
 
 pytestmark = pytest.mark.slow
 HMM = float32_hmm(0, 3, 4)
@@ -44,22 +43,6 @@ def test_another_number_of_documents_or_inputs_compiles_nothing():
   assert_same_program(lambda count: hj.token_likelihoods(HMM, tokens[:count], tokens[:count] > 0))
   assert_same_program(lambda count: hj.activations(model, HMM, tokens[:count]))
   assert_same_program(lambda count: hj.beliefs(HMM, tokens[:count]))
-
-
-DRAWS = {'memory': (hj.random_memory_hmm, 2, 3, 4), 'task': (draw_task_weights, 5)}
-
-
-@pytest.mark.parametrize('name', DRAWS)
-def test_a_draw_is_one_program_with_the_bits_of_its_operations(name):
-  draw, *sizes = DRAWS[name]
-  with jax.disable_jit():
-    apart = draw(jax.random.key(0), *sizes)
-  before = count_of_programs()
-  together = draw(jax.random.key(0), *sizes)
-  # The seed is a program of its own.
-  assert count_of_programs() <= before + 2
-  for x, y in zip(jax.tree.leaves(together), jax.tree.leaves(apart)):
-    np.testing.assert_array_equal(x, y)
 
 
 def assert_same_program(function):

@@ -1,21 +1,12 @@
 """Concrete float64 is not cut to float32; and the one private name of JAX that the library imports."""
 
 import jax
-from jax._src import config
 import numpy as np
 from oracles import log_space_posterior
 import pytest
 
 import hmm_jax as hj
-from hmm_jax._support import float64
 from hmm_jax.inference.posterior import last_filtered
-
-
-def test_jax_has_the_switch_for_64_bits():
-  """If a new JAX has moved it, find `explicit_x64_dtypes` in its sources, and import it from there in float64.py."""
-  assert float64.explicit_x64_dtypes is config.explicit_x64_dtypes
-  assert float64.ExplicitX64Mode is config.ExplicitX64Mode
-
 
 CHAIN = hj.HMM(np.array([0.25, 0.75]), np.array([[1, 1e-60], [0, 1.0]]), np.array([[1, 1e-40], [5e-324, 1]]))
 # Every way for the chain to show 0 1 0, 1 0 0 or 0 0 0 needs a number that float32, or a CPU's float64, takes for 0.

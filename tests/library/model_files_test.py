@@ -138,11 +138,6 @@ def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, tmp_path):
     hj.load_tuned(tmp_path / 'tuned')
 
 
-def test_a_head_reads_no_position_outside_of_a_text():
-  with pytest.raises(ValueError, match='positions of the head contain 7'):
-    tuned(hj.Linear(2, position=7)).predict(TOKENS)
-
-
 def test_a_folder_that_holds_something_else_is_not_written_to(tmp_path):
   hj.save(tmp_path / 'model', MODEL, PARAMS)
   for name, options in (('config.json', {}), ('mine', {'exist_ok': True})):
@@ -175,20 +170,3 @@ def test_only_a_prefix_on_a_masked_bert_is_an_adapter(place, tmp_path):
   assert (tmp_path / 'tuned/adapter_config.json').exists() == (place == 0)
   rows = load_file(tmp_path / 'tuned/adapter_model.safetensors')
   np.testing.assert_array_equal(rows['prompt_embeddings'], trainable['prompt'][0])
-
-
-def test_a_refused_model_leaves_nothing_behind(tmp_path):
-  integers = jax.tree.map(lambda leaf: leaf.astype(int), PARAMS)
-  narrow = hj.BertModel(BERT.clone(width=24))
-  for model, params in ((narrow, PARAMS), (MODEL, {'params': PARAMS}), (MODEL, integers), (hj.ExactModel(7), None)):
-    with pytest.raises(ValueError, match='params|embedding|layers_0|output_bias'):
-      hj.save(tmp_path / 'model', model, params)
-  assert not [*tmp_path.iterdir()]
-
-
-def test_a_folder_of_other_files_is_not_replaced(tmp_path):
-  (tmp_path / 'mine').touch()
-  for exist_ok in (False, True):
-    with pytest.raises(ValueError, match='exists'):
-      hj.save(tmp_path, MODEL, PARAMS, exist_ok=exist_ok)
-  assert [path.name for path in tmp_path.iterdir()] == ['mine']

@@ -42,16 +42,6 @@ def test_small_features_are_read_beside_large_ones_in_any_unit(scale, kind):
   assert hj.probe(*planted(kind, np.random.default_rng(0), scale), KEY, kind=kind).r_squared > 1 - 1e-8
 
 
-@pytest.mark.parametrize('losses', [[3, 4, 1, 2], [3, 1, 2, 1]])
-@pytest.mark.parametrize('kind', ['affine', 'softmax', 'table'])
-def test_a_local_minimum_is_passed_on_the_way_to_the_least(kind, losses, monkeypatch):
-  """Of equal losses the stronger penalty is taken. A fit is stood in for by one whose loss is known."""
-  laws = np.float64([[0.5, 0.5], [0.5, 0.5]])
-  monkeypatch.setitem(probes._FITS, kind, lambda *_: (((loss,), number) for number, loss in enumerate(losses)))
-  monkeypatch.setitem(probes._VALUES, kind, lambda rows, loss: np.tile([1 - 2.0**-loss, 2.0**-loss], (len(rows), 1)))
-  assert hj.probe(np.zeros((20, 1), int), laws[[0] * 20], KEY, kind=kind).penalty == losses.index(min(losses))
-
-
 def test_validation_chooses_the_ridge_and_test_texts_the_score(monkeypatch):
   """By normal equations on more noise than 30 training texts can average out; these themselves ask for the least."""
   parts, draws = np.split(np.arange(90), [30, 60]), np.random.default_rng(0)
@@ -114,24 +104,3 @@ def test_means_of_a_table_shrink_to_those_of_shorter_sequences():
   expected = [(3 + prior * first) / (1 + prior), first, 3]
   found = token_readers.table_means(train, targets, np.array([[0, 1, 7], [0, 2, 7], [2, 2, 7]]), prior=prior)
   np.testing.assert_allclose(found.ravel(), expected)
-
-
-@pytest.mark.parametrize(
-  ('name', 'features', 'targets', 'options'),
-  [
-    ('kind', BELIEFS, BELIEFS, dict(kind='linear')),
-    ('targets', BELIEFS, BELIEFS[:5], {}),
-    ('targets', BELIEFS, 2 * BELIEFS, dict(kind='softmax')),
-    ('features', BELIEFS, BELIEFS, dict(kind='table')),
-    ('splits', BELIEFS[:2], BELIEFS[:2], {}),
-    ('splits', BELIEFS, BELIEFS, dict(splits=(-0.8, 1.2, 0.6))),
-    ('features', BELIEFS[:, :0], BELIEFS, {}),
-    ('features', np.nan * BELIEFS, BELIEFS, {}),
-    ('splits', BELIEFS, BELIEFS, dict(where=np.arange(20_000) < 2)),
-    ('where', BELIEFS, BELIEFS, dict(where=np.zeros(20_000, bool))),
-    ('where', BELIEFS, BELIEFS, dict(where=np.arange(20_000))),
-  ],
-)
-def test_what_does_not_fit_is_refused_by_its_name(name, features, targets, options):
-  with pytest.raises(ValueError, match=f'^{name} '):
-    hj.probe(features, targets, KEY, **options)

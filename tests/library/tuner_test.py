@@ -146,12 +146,6 @@ def test_an_epoch_meets_every_input_once_but_for_a_remainder(at_mask):
   assert len(set(errors.argmin(-1))) == 3
 
 
-def test_the_rate_falls_to_the_last_step_of_all_epochs(monkeypatch):
-  """Three epochs of eleven steps."""
-  monkeypatch.setattr(tuner_lib, 'scheduled', lambda *rates, **others: (rates, others))
-  assert SCHEDULE.optimizer(NUM_INPUTS) == ((0.2, 4, 33), dict(weight_decay=0.0, clip_norm=1.0))
-
-
 @pytest.mark.parametrize(('place', 'read'), [(0, P), (1, 0), (2, 0)])
 def test_a_prompt_of_another_length_is_read_at_the_mask(place, read):
   """Scores are the head on the prediction at the [MASK] beside the prompt, whose length may differ from the tuner's."""

@@ -2,7 +2,6 @@
 
 import re
 
-from bert_cases import random_params, SMALLEST
 from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
 import jax
@@ -134,37 +133,3 @@ def test_a_function_of_labels_sees_the_states_of_matrices(hidden):
   expected = hj.beliefs(process, inputs)[:, hidden]
   assert process.num_states > 3 and (labels == expected.argmax(1)).all()
   np.testing.assert_allclose(seen[0], expected, atol=1e-12)
-
-
-def tune_short(task=TASK, **changes):
-  """Tune on a model of five positions, as many as a text has."""
-  bert = SMALLEST.clone(max_positions=5)
-  return hj.tune(hj.BertModel(bert), random_params(bert), CHAIN, task, schedule=QUICK, **changes)
-
-
-@pytest.mark.parametrize(
-  ('sentence', 'call'),
-  [
-    ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=SMALLEST)),
-    (
-      'batch_size is 64; valid is at most the number of inputs, 48',
-      lambda tune: tune(schedule=QUICK._replace(batch_size=64)),
-    ),
-    ('head gives 2 texts scores of shape (2, 3); valid is (2, 2)', lambda tune: tune(head=hj.Linear(3))),
-    ('head is 3', lambda tune: tune(head=3)),
-    ('task is None', lambda tune: tune(task=None)),
-    ('task is', lambda tune: tune(task=np.eye(3))),
-    ('which raised KeyError: 3', lambda tune: tune(task=None, labels=lambda texts, posteriors: {}[3])),
-    ('prompt_length is 1; valid is an integer from 0 to 0', lambda tune: tune_short(prompt_length=1)),
-    ('length is 6; valid is an integer from 1 to 5', lambda tune: tune_short(task=TASK._replace(length=6))),
-    ('labels have shape (2,); valid is (1,)', lambda tune: tune(task=None, inputs=[[0, 1]], labels=[0, 1])),
-    ('prompt_length is -1; valid is an integer from 0', lambda tune: tune(prompt_length=-1)),
-    ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
-    ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
-  ],
-)
-def test_wrong_arguments_are_refused(own, sentence, call):
-  """In a sentence that names the argument, its value and what is valid."""
-  tune = lambda **changes: hj.tune(*own, CHAIN, **{'task': TASK, 'prompt_length': 0, 'schedule': QUICK, **changes})
-  with pytest.raises(ValueError, match=re.escape(sentence)):
-    call(tune)

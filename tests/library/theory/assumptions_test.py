@@ -27,13 +27,6 @@ def test_contrasts_keep_the_label_of_every_posterior_ties_included():
   assert assumptions.weighted_states(weights).tolist() == [0, 1, 3]
 
 
-@pytest.mark.parametrize('weights', [[], [[1.0, 2.0]], [[1.0, np.nan], [0, 0]], [[1.0, 2.0]] * 2])
-def test_a_task_that_labels_nothing_is_refused(weights):
-  """Valid are at least two rows of finite weights that differ."""
-  with pytest.raises(ValueError, match='task_weights'):
-    assumptions.contrasts(weights)
-
-
 @pytest.mark.parametrize('sizes', [(4, 4), (5, 3)])
 def test_non_degeneracy_is_full_column_rank(sizes):
   """Assumption 3.1 holds where the rank is full in fractions; a failure has a unit vector c with W c = 0."""

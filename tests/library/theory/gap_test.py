@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from theory_assumptions_cases import EXACT
 from theory_cases import exact_hmm, exact_posterior
-from theory_fractions import in_region, possible_states, read, recovery
+from theory_fractions import in_region, read
 
 from hmm_jax._support.rational.algebra import fraction_rows
 from hmm_jax.distributions.memory_hmm import MemoryHMM
@@ -69,23 +69,3 @@ def test_minus_2_is_wrong_and_the_bound_is_right():
       if len(text) == 3 and read(OF_PAGE, SHOW, text, -2).score * exact < 0:
         wrong.add(text)
   assert wrong == {(0, 2, 1), (1, 2, 0)}
-
-
-def test_at_a_tie_two_values_two_states_and_three_tokens_are_enough():
-  """Off ties no smaller example is wrong; here "a c" has mu^T P = 0 and F* = 1. -2 scores -5, -6 repairs it."""
-  problem = showing([1, 1], [[0, 2, 3], [0, 0, 1]], [[0, 1, 1], [1, 0, 0]], [-1, 0])
-  assert recovery(problem, [0], SHOW).tolist() == [[0, -5, 5]]
-  paper, mended = (read(problem, SHOW, (0, 2), beta) for beta in (-2, -6))
-  assert paper.logits[0] == 3 and paper.score == -5
-  assert exact_score(problem, (0, 2)) == mended.score == 0
-
-
-def test_the_prompt_can_make_another_position_sure():
-  """ "Precisely (C.8)" in the proof: in "cbca" only the prompt, which rules 3 out, makes the first word sure."""
-  shown = [[0, 0, 3, 1], [0, 0, 1, 3], [0, 2, 1, 1]]
-  problem, text = showing([1, 1, 1], shown, [[1, 1, 0, 0]] * 3, [1, -1, 0]), (2, 1, 2, 0)
-  beta = -1 - max(recovery(problem, [0, 1], SHOW).sum(0))
-  reading = read(problem, SHOW, text, beta)
-  assert np.flatnonzero(reading.logits == 1).tolist() == [1, 3] and reading.logits.max() == 1
-  assert possible_states(problem, exact_hmm(problem), text)[:, PAUSE].tolist() == [True, True, False, True]
-  assert reading.score * exact_score(problem, text) > 0
