@@ -68,6 +68,8 @@ def test_argmax_averages_over_ties_but_for_rounding():
   logits = np.vstack([1e-3 + shares, 1 + shares, 100 + 100 * shares, [-1e30, -1e30, -2e30, -3e30]])
   weights = in_float64(lambda logits: heads.softmax_or_argmax(logits, 0.0), logits)
   np.testing.assert_array_equal(weights, [[0.5, 0.5, 0, 0]] * 4)
+  # The least temperature has the limit, also where the quotients themselves are above what float32 holds.
+  np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])
 
 
 @pytest.mark.slow
@@ -103,8 +105,3 @@ def test_a_control_reads_only_its_part(reads_probs, reads_tokens, rng):
   control = weights_and_scores(Attention(*how, reads_probs, reads_tokens), head, token_probs, tokens)
   for ours, expected in zip(control, weights_and_scores(Attention(*how), head, *read), strict=True):
     np.testing.assert_allclose(ours, expected, atol=1e-12)
-
-
-def test_the_least_temperature_has_the_limit():
-  """Also where the quotients themselves are above what float32 holds."""
-  np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])
