@@ -1,4 +1,4 @@
-"""Facts about heads that are not linear: forms of degree k, a hidden layer, and what a form recovers of a state."""
+"""Forms of degree k: their inner products, and what one recovers of a state."""
 
 import math
 

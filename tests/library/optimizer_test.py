@@ -30,15 +30,13 @@ def test_rate_rises_to_its_peak_and_falls_to_0_at_the_last_step(decay, num_steps
 
 
 def test_adamw_is_optaxs_on_clipped_gradients():
-  """The first of two gradients has norm 10, which is cut to 5. Under `wsd` the rate is at its peak for both."""
+  """A gradient of norm 10 is cut to 5. Under `wsd` the rate is at its peak."""
   params, gradient = np.ones(2, np.float32), np.float32([6, 8])
   ours = scheduled(0.1, 0, 10, weight_decay=0.3, clip_norm=5.0, b2=0.9, decay='wsd')
   theirs = optax.adamw(0.1, b2=0.9, weight_decay=0.3)
-  state, their_state = ours.init(params), theirs.init(params)
-  for size, clipped in ((1.0, 0.5), (0.1, 0.1)):
-    updates, state = jax.jit(ours.update)(size * gradient, state, params)
-    expected, their_state = jax.jit(theirs.update)(clipped * gradient, their_state, params)
-    np.testing.assert_allclose(updates, expected, rtol=1e-4)
+  updates, _ = ours.update(gradient, ours.init(params), params)
+  expected, _ = theirs.update(gradient / 2, theirs.init(params), params)
+  np.testing.assert_allclose(updates, expected, rtol=1e-4)
 
 
 # Its parameters are of a layer, and of two that are stacked.
