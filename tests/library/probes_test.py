@@ -16,18 +16,6 @@ KEY = jax.random.key(0)
 BELIEFS = RNG.dirichlet(np.ones(H), 20_000)
 
 
-def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
-  """The best affine map of x = b E + noise of variance s^2 leaves tr(S - S E (E^T S E + s^2)^-1 E^T S) of tr S."""
-  draws = np.random.default_rng(1)
-  embedding, noise = draws.normal(size=(H, 4)), 0.3
-  features = BELIEFS @ embedding + noise * draws.normal(size=(len(BELIEFS), 4))
-  cov = np.cov(BELIEFS.T)
-  explained = cov @ embedding @ np.linalg.solve(embedding.T @ cov @ embedding + noise**2 * np.eye(4), embedding.T @ cov)
-  found = hj.probe(features, BELIEFS, KEY)
-  assert found.r_squared == pytest.approx(np.trace(explained) / np.trace(cov), abs=0.02)
-  assert np.isnan(found.kl) and np.isnan(hj.probe(features, np.ones((len(features), 1)), KEY).r_squared)
-
-
 def planted(kind, draws, scale=1.0):
   """Features, 20 of noise and two times .01 that decide the targets."""
   features = draws.normal(size=(400, 22)) * np.repeat([1, 0.01], [20, 2])

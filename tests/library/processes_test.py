@@ -1,6 +1,5 @@
 """Processes of labelled matrices: words, beliefs over the states that were given, combinations, entropies."""
 
-from conftest import assert_same_bits
 from memory_hmm_cases import dense_hmm
 import numpy as np
 from oracles import beliefs_of_paths
@@ -71,16 +70,6 @@ def test_a_causal_belief_gives_the_law_of_its_token():
   # Those of a memory are the exact model's own.
   expected = hj.activations(hj.ExactModel(2), memory, texts)['beliefs']
   np.testing.assert_allclose(hj.beliefs(memory, texts), expected, atol=1e-13)
-
-
-def test_matrices_stay_in_files(tmp_path):
-  """Those of models and activations, whose beliefs are over their states."""
-  texts, model = all_texts(2, 3), hj.ExactModel(2, causal=True)
-  hj.save(tmp_path / 'model', model, EVEN)
-  assert_same_bits(hj.load(tmp_path / 'model')[1], EVEN)
-  hj.save_activations(tmp_path / 'a.npz', model, EVEN, texts, EVEN, layers=[])
-  beliefs = np.load(tmp_path / 'a.npz', allow_pickle=False)['beliefs']
-  np.testing.assert_allclose(beliefs, _beliefs(EVEN, texts), atol=1e-13)
 
 
 def test_a_text_with_bos_goes_on_as_the_process():
