@@ -30,10 +30,8 @@ def test_another_number_of_texts_compiles_nothing(function, hmm, least):
 
 def test_another_number_of_documents_or_inputs_compiles_nothing():
   tokens = np.random.default_rng(0).integers(4, size=(9, 5))
-  model = hj.ExactModel(4)
   assert_same_program(lambda count: hj.sample_corpus(jax.random.key(0), HMM, count, 5))
   assert_same_program(lambda count: hj.token_likelihoods(HMM, tokens[:count], tokens[:count] > 0))
-  assert_same_program(lambda count: hj.activations(model, HMM, tokens[:count]))
   assert_same_program(lambda count: hj.beliefs(HMM, tokens[:count]))
 
 

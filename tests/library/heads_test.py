@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from hmm_jax.tuning import heads
-from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
+from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, OfficialAttention
 
 V, C, P, T = 4, 3, 2, 5
 KEY_SIZE, VALUE_SIZE = 3, 6
@@ -41,15 +41,6 @@ def weights_and_scores(kind, head, token_probs, tokens):
     return kind.attend(head, features), kind.scores(head, features)
 
   return in_float64(jax.jit(run), head, token_probs, tokens)
-
-
-def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
-  """It asks only for position P; scores are features times weights plus bias, and it has no attention."""
-  outputs, kind = rng.normal(size=(2, P + T, 3)), Linear(2)
-  head = LinearHead(rng.normal(size=(3, 2)), rng.normal(size=2))
-  features = kind.read(outputs[:, kind.positions(P)], np.zeros((2, T), int))
-  expected = outputs[:, P] @ head.weights + head.bias
-  np.testing.assert_allclose(in_float64(kind.scores, head, features), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(('temperature', 'prompt_length'), [(0.0, P), (0.2, P), (3.0, 0)])

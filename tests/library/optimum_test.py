@@ -45,7 +45,6 @@ def test_a_whitened_head_is_converged_on_features_of_unit_covariance(ridge):
   scores = lambda fit, x: x @ (head := fit(x, LABELS['noisy'], ridge=ridge, **HOW).head).weights + head.bias
   expected = scores(converged_head, coordinates)
   np.testing.assert_allclose(scores(whitened_head, FEATURES), expected, atol=1e-4)
-  np.testing.assert_allclose(scores(whitened_head, moved * np.logspace(0, -9, 4) + 7), expected, atol=1e-4)
   np.testing.assert_allclose(scores(whitened_head, moved * np.logspace(-150, 150, 4)), expected, atol=1e-4)
   rounding = 0.1 + np.spacing(0.1) * RNG.integers(2, size=(80, 3))
   np.testing.assert_allclose(scores(whitened_head, np.hstack([moved, rounding])), expected, atol=1e-4)

@@ -123,8 +123,7 @@ def test_entropies_are_those_of_all_texts(process):
 def test_entropies_have_their_closed_forms(p):
   """h = H(p) / (1 + p) and C = H(1 / (1 + p)) of golden mean and even; E = C - h of a chain of order 1, and C of even.
 
-  Beside a clock that no token shows, the golden mean process is itself. Two bits and their exclusive or have
-  h = (H(p) + log 2) / 3 and C = log 3 + h.
+  Beside a clock that no token shows, the golden mean process is itself.
   """
   binary = lambda q: scipy.special.entr([q, 1 - q]).sum()
   rate, complexity = binary(p) / (1 + p), binary(1 / (1 + p))
@@ -133,7 +132,5 @@ def test_entropies_have_their_closed_forms(p):
     found = hj.entropies(process, 2)
     np.testing.assert_allclose([*found.entropy_rate, found.statistical_complexity], [rate, rate, complexity])
   np.testing.assert_allclose(hj.entropies(golden, 2).excess_entropy, complexity - rate)
-  bits, of_bits = hj.entropies(processes.random_random_xor(p), 2), (binary(p) + np.log(2)) / 3
-  np.testing.assert_allclose([bits.entropy_rate[0], bits.statistical_complexity], [of_bits, np.log(3) + of_bits])
   low, high = hj.entropies(even, 12).excess_entropy
   assert complexity - 0.1 < low < complexity < high + 1e-12

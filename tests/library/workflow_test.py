@@ -83,12 +83,11 @@ def test_a_model_of_embed_and_predict_is_tuned(own):
 
 def test_methods_that_a_model_leaves_out_fall_back(own):
   """A prompt is rows before the text, a representation the predictions, and the name that of the class."""
-  (model, params), tokens = own, np.int32([[4, 1, 2], [0, 3, 3]])
-  prompts = np.random.default_rng(2).normal(size=(3, 2, 4)).astype(np.float32)
-  whole = prepend(prompts, np.eye(5, 4, dtype=np.float32)[tokens])
-  expected = model.predict(params, whole)
-  np.testing.assert_array_equal(model.predict_prompted(params, prompts, tokens), expected)
-  np.testing.assert_array_equal(model.represent(params, whole), expected)
+  (model, params), embeddings = own, np.eye(5, 4, dtype=np.float32)
+  prompt, tokens = embeddings[[2, 1]], np.int32([[4, 1, 2], [0, 3, 3]])
+  expected = model.predict(params, prepend(prompt[None], embeddings[tokens]))
+  np.testing.assert_array_equal(model.predict_prompted(params, prompt[None], tokens), expected)
+  np.testing.assert_array_equal(model.represent(params, embeddings[tokens]), model.predict(params, embeddings[tokens]))
   assert model.embedding_size(params) == 4 and model.name == 'Bigram'
 
 
