@@ -55,11 +55,9 @@ def test_the_exact_model_decodes_whatever_belief_it_is_given():
   assert beliefs.dtype == np.float64
   swapped = hj.with_activations(EXACT, HMM, TOKENS, {'beliefs': beliefs[::-1]})
   np.testing.assert_allclose(swapped, beliefs[::-1] @ wide.emission_matrix, atol=1e-6)
-  # The token of state 0 alone, as a prompt before the text.
-  sure = HMM._replace(emission_matrix=np.float32(np.hstack([np.eye(H), np.zeros((H, 1))])))
-  prompted = hj.activations(EXACT, sure, TOKENS, prompt=np.float32([[1, 0, 0]]))['beliefs']
-  text = np.insert(TOKENS, 0, 0, axis=1)
-  np.testing.assert_array_equal(prompted, hj.activations(EXACT, sure, text)['beliefs'])
+  prompt = np.float32([[1, 0, 0.5]])
+  prompted = hj.activations(EXACT, HMM, TOKENS, prompt=prompt)['beliefs'] @ wide.emission_matrix
+  np.testing.assert_allclose(prompted, EXACT.predict_prompted(HMM, prompt[None], TOKENS)[0], atol=1e-6)
 
 
 def test_patches_of_bert(streams):

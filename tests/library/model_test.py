@@ -52,14 +52,6 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others():
   np.testing.assert_allclose(predicted, states @ emissions, atol=1e-5)
 
 
-def test_reading_some_positions_equals_reading_all():
-  """Predictions and representations of BERT at `positions` are those of all positions, taken there."""
-  embeddings, positions = embed(MODEL, PARAMS, TOKENS), np.int32([[[1, 0]], [[2, 2]]])
-  for some, everywhere in zip(outputs(MODEL, PARAMS, embeddings, positions), outputs(MODEL, PARAMS, embeddings)):
-    expected = np.take_along_axis(np.asarray(everywhere), positions[..., None], axis=-2)
-    np.testing.assert_allclose(some, expected, atol=2e-5)
-
-
 @pytest.mark.parametrize('positions', [np.array([2]), None])
 def test_a_prompt_is_rows_before_the_text(positions):
   """`predict_prompted` gives for each prompt and text what `predict` gives for their concatenation."""
