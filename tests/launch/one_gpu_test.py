@@ -16,19 +16,16 @@ echo "$@" >> "$TMPDIR/ended"
 PARTS = ['profile', 'trial_30', 'benchmark', 'trial_10']
 
 
-def call(tmp_path, seconds, slow='none', broken='none', **variables):
+def call(tmp_path, seconds, slow='none', broken='none'):
   """The exit status, and the parts that have ended so far, in their order."""
-  programs = tmp_path / 'programs'
-  programs.mkdir(exist_ok=True)
-  for name, text in ('python', PYTHON), ('nvidia-smi', '#!/bin/sh\necho 12:00, 100\nexec sleep 60\n'):
-    (programs / name).write_text(text)
-    (programs / name).chmod(0o755)
-  (tmp_path / 'slow').write_text(slow)
-  (tmp_path / 'broken').write_text(broken)
-  env = os.environ | {'PATH': f'{programs}:{os.environ["PATH"]}', 'TMPDIR': str(tmp_path)} | variables
+  for name, text in ('python', PYTHON), ('slow', slow), ('broken', broken), ('ended', ''):
+    (tmp_path / name).touch()
+    (tmp_path / name).write_text(text or (tmp_path / name).read_text())
+  (tmp_path / 'python').chmod(0o755)
+  env = os.environ | {'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'TMPDIR': str(tmp_path)}
   command = [ROOT / 'launch' / 'one_gpu.sh', tmp_path / 'work', str(seconds)]
   status = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, timeout=60).returncode
-  lines = (tmp_path / 'ended').read_text().splitlines() if (tmp_path / 'ended').exists() else []
+  lines = (tmp_path / 'ended').read_text().splitlines()
   return status, [part for line in lines for part in PARTS if f'work/{part}' in line]
 
 

@@ -72,10 +72,10 @@ def test_arrays_of_other_versions_are_the_same_model(change, folder):
 
 def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
   state, index = load_file(folder / WEIGHTS), folder / f'{WEIGHTS}.index.json'
-  files = {name: f'model-{number % 2}.safetensors' for number, name in enumerate(state)}
-  for file in set(files.values()):
-    save_file({name: values for name, values in state.items() if files[name] == file}, folder / file)
   (folder / WEIGHTS).unlink()
+  files = {name: f'model-{len(name) % 2}.safetensors' for name in state}
+  for file in set(files.values()):
+    save_file({name: state[name] for name in state if files[name] == file}, folder / file)
   index.write_text(json.dumps({'weight_map': files}))
   assert equal_bits(hj.load(folder)[1], PARAMS)
   index.write_text(json.dumps({'weight_map': files | {WORDS: '../model-0.safetensors'}}))

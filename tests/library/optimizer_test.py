@@ -43,7 +43,7 @@ PARAMS, GRADIENTS = random_params(BERT), random_params(BERT, 1)
 
 
 def separated(tree):
-  """The matrices of layers, query, key and value apart, and all else without a shape that optax takes for a matrix's."""
+  """The matrices of layers, query, key and value apart, and all else as vectors, which optax leaves to Adam."""
   parts = []
   for path, leaf in jax.tree.leaves_with_path(tree):
     if path[-1].key == 'kernel':

@@ -110,7 +110,6 @@ def test_functions_of_ones_own_compute_in_their_type(dtype, kind, causal):
 @pytest.mark.parametrize(
   ('says', 'build'),
   [
-    ('num_tokens is ', lambda: (built('Bert', 'MaskedLM'), 7.0)),
     ('module does not embed', lambda: (built('Bart', 'ConditionalGeneration', d_model=16, encoder_ffn_dim=16), V)),
     # [MASK] has no row; predictions are of another shape; they are no probabilities.
     ('module ', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(3, 2), None)),
