@@ -12,13 +12,7 @@ import pytest
 from run_cases import CHEAP, finished_command, run_command
 from settings_cases import settings_of
 
-from experiments.pipeline import trial
-from experiments.records import environment
 from experiments.runtime import jax_options
-from experiments.settings.grid import Point
-from experiments.settings.trial import Trial
-from hmm_jax.distributions.files import save_distribution
-from hmm_jax.distributions.sampling import sample_corpus
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
@@ -63,16 +57,6 @@ def _drawn(*names):
   return {f'{name}.{extension}' for name in names for extension in ('png', 'pdf', 'svg')}
 
 
-def test_a_run_leaves_records_table_and_figures(finished):
-  """One record per (task, model, method), and the environment."""
-  records = _records(finished.files)
-  triples = {(record['task'], record['model'], record['method']) for record in records}
-  assert len(triples) == len(records) == 2 * (2 * 2 + 2)
-  assert all((record['kl_at_mask'] is None) == (record['model'] == 'none') for record in records)
-  made = environment.load(finished.workdir, records)
-  assert {record['environment'] for record in records} == set(made)
-
-
 def test_a_second_run_only_reports(finished):
   """The same command again changes no file but the report, which is the same."""
   times = lambda: {path: path.stat().st_mtime_ns for path in finished.workdir.glob('trials/*/*')}
@@ -115,22 +99,6 @@ def test_report_needs_only_records(finished, tmp_path):
   finished_command(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
   for name in _drawn('figure_3_left') | {'table.txt'}:
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
-
-
-def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path):
-  """But for ids and names, and likewise of its corpus."""
-  settings = settings_of('smoke', num_states=(6,))
-  keys = Trial(settings, Point(6), 0).keys()
-  hmm = trial.draw_distribution(settings, Point(6), keys.distribution)
-  save_distribution(tmp_path / 'drawn.json', hmm)
-  np.save(tmp_path / 'tokens.npy', sample_corpus(jax.random.split(keys.pretraining, 3)[0], hmm, 8, 512))
-  given = f'--config.distribution={tmp_path / "drawn.json"}', f'--config.corpus_file={tmp_path / "tokens.npy"}'
-  finished_command(SMOKE, *CHEAP, *given, f'--workdir={tmp_path / "run"}')
-  named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))
-  records, expected = _records(_files(tmp_path / 'run')), _records(finished.files)
-  names = {record.pop(field).rpartition('-')[0] for record in records for field in ('distribution', 'corpus_file')}
-  assert names == {'drawn', 'tokens'}
-  assert [record | named for record in records] == [record | named for record in expected]
 
 
 def test_a_run_resumes_after_its_time_budget_to_the_same_bits(finished, tmp_path):

@@ -6,9 +6,8 @@ rows are divided by their exact sums.
 """
 
 from fractions import Fraction
-import itertools
 
-from conftest import joint_hmm
+from conftest import joint_hmm, path_probs, state_paths
 import numpy as np
 
 from hmm_jax._support.rational.algebra import as_fractions
@@ -57,12 +56,8 @@ def token_probs(hmm: HMM, rows: list[np.ndarray], position: int) -> np.ndarray:
 
 def path_weights(initial_probs, transition_matrix, emission_matrix, seen, position):
   """P[state at `position` = h, what is seen] [H], a sum over all hidden paths; a token None is not seen."""
-  weights = [Fraction(0)] * len(initial_probs)
-  for path in itertools.product(range(len(initial_probs)), repeat=len(seen)):
-    prob = initial_probs[path[0]]
-    for here, there in zip(path, path[1:]):
-      prob *= transition_matrix[here][there]
-    for state, token in zip(path, seen):
-      prob *= 1 if token is None else emission_matrix[state][token]
-    weights[path[position]] += prob
-  return np.array(weights, object)
+  ones = np.full(len(initial_probs), Fraction(1))
+  rows = np.array([ones if token is None else np.asarray(emission_matrix)[:, token] for token in seen])
+  probs = path_probs(HMM(initial_probs, transition_matrix, emission_matrix), rows)
+  states = state_paths(len(ones), len(seen))[:, position]
+  return np.array([probs[states == h].sum() for h in range(len(ones))], object)

@@ -4,8 +4,6 @@ Heads are those of a memory of one cell from a stationary start; one state shows
 same whatever it holds.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import rationals
 from theory_cases import exact_posterior
@@ -26,22 +24,6 @@ def in_region(problem, joint, states, text):
   return bool(exact_posterior(problem, joint, text).any() and not outside.any(1).all())
 
 
-class Reading(NamedTuple):
-  """What the head reads of a text, position by position, at the prompt first if there is one.
-
-  Attributes:
-    predicted: G_i, [L, V].
-    logits: q^T Theta^(K) G_i + beta_i, [L].
-    outputs: b^T ((Theta^(V) G_i) * e_i), [L], of the first class relative to the last.
-    score: the mean output where the logit is largest.
-  """
-
-  predicted: np.ndarray
-  logits: np.ndarray
-  outputs: np.ndarray
-  score: object
-
-
 def recovery(problem, values, shows):
   """Theta [n, V]: on W p it gives p at each of n memory values and the state `shows`, by the Moore-Penrose inverse."""
   emissions = problem.hmm.emission_matrix
@@ -51,7 +33,11 @@ def recovery(problem, values, shows):
 
 
 def read(problem, shows, text, beta=None):
-  """The head of Theorem 4.6 with `beta` at the prompt, or of Theorem 4.3, which has no prompt."""
+  """The score of the first class relative to the last, the mean of b^T ((Theta^(V) G_i) * e_i) over the largest logits.
+
+  Logits are q^T Theta^(K) G_i + beta_i. The head is that of Theorem 4.6 with `beta` at the prompt, or that of
+  Theorem 4.3, which has no prompt.
+  """
   hmm, mu = problem.hmm, problem.task_weights[0] - problem.task_weights[-1]
   joint = rationals.exact_hmm(hmm)
   rows = rationals.likelihood_rows(joint, text)
@@ -66,5 +52,4 @@ def read(problem, shows, text, beta=None):
   predicted = np.array([rationals.token_probs(joint, rows, position) for position in range(len(rows))])
   recovered = predicted @ recovery(problem, values, shows).T
   logits = recovered.sum(-1) + biases
-  outputs = (recovered * embeddings) @ mu[values]
-  return Reading(predicted, logits, outputs, outputs[logits == logits.max()].mean())
+  return ((recovered * embeddings) @ mu[values])[logits == logits.max()].mean()

@@ -22,22 +22,10 @@ def objective(hmm, rows):
   return (WEIGHTS * jnp.stack(posterior[:4])).sum() + posterior.marginal_loglik
 
 
-slopes = jax.jit(jax.grad(objective, (0, 1)))
-
-
-def of_each(function, *batches):
-  """`function` of the first of each batch, of the second, and so on, by a loop."""
-  return jax.tree.map(lambda *x: jnp.stack(x), *(function(*one) for one in zip(*batches)))
-
-
-def unstacked(hmms):
-  return [type(hmms)(*leaves) for leaves in zip(*hmms)]
-
-
 def assert_close(found, expected):
   """Within a rounding of float32 of the largest entry of each array."""
-  for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-    np.testing.assert_allclose(one, other, rtol=0, atol=1e-6 * max(1, np.abs(other).max()))
+  for one, other in zip(jax.tree.leaves(found), map(np.asarray, jax.tree.leaves(expected)), strict=True):
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-6 * max(1, np.abs(other[np.isfinite(other)]).max()))
 
 
 def test_a_sequence_has_its_own_results():
@@ -60,12 +48,11 @@ def test_a_sequence_has_its_own_results():
 
 
 @pytest.mark.slow
-def test_slopes_are_those_of_each_batch():
-  """So many sequences that batches follow each other, under one HMM or one per sequence."""
-  of_mapped = jax.grad(lambda hmm: jax.vmap(objective, (None, 0))(hmm, ROWS[0]).sum())
-  assert_close(of_mapped(ONE), jax.tree.map(lambda x: x.sum(0), of_each(lambda x: slopes(ONE, x)[0], ROWS[0])))
-  of_batch = jax.grad(lambda hmm, rows: sum((w * p).sum() for w, p in zip(WEIGHTS, forward_backward(hmm, rows))))
-  assert_close(jax.vmap(of_batch)(HMMS, ROWS), of_each(of_batch, unstacked(HMMS), ROWS))
+def test_slopes_by_a_shared_hmm_are_the_sum_of_those_of_its_copies():
+  """So many sequences that batches follow each other."""
+  shared = jax.grad(lambda hmm: jax.vmap(objective, (None, 0))(hmm, ROWS[0]).sum())(ONE)
+  copies = jax.tree.map(lambda x: jnp.stack([x] * B), ONE)
+  assert_close(shared, jax.tree.map(lambda x: x.sum(0), jax.vmap(jax.grad(objective))(copies, ROWS[0])))
 
 
 @pytest.mark.slow

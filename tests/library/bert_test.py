@@ -11,7 +11,6 @@ import scipy.special
 import scipy.stats
 
 from hmm_jax.models.bert import Bert, BertModel
-from hmm_jax.models.model import token_probs
 
 V = 5
 TINY = Bert(num_tokens=V, num_layers=2, width=8, num_heads=2, ffn_width=16, max_positions=7, dropout_rate=0.0)
@@ -22,12 +21,6 @@ TOKENS = np.int32([[0, V, 3, 3, 1], [4, 1, 2, V, 0]])
 @functools.partial(jax.jit, static_argnames='bert')
 def logits(bert, params, tokens):
   return bert.apply({'params': params}, tokens)
-
-
-def test_predictions_are_the_softmax_over_all_but_mask():
-  probs = token_probs(BertModel(TINY), PARAMS, TOKENS)
-  assert probs.shape == (*TOKENS.shape, V)
-  np.testing.assert_allclose(probs, scipy.special.softmax(logits(TINY, PARAMS, TOKENS), axis=-1), atol=1e-5)
 
 
 def test_weights_start_from_a_truncated_normal():
@@ -64,7 +57,6 @@ def test_accelerators_look_tokens_up_without_a_scatter_and_get_the_same(monkeypa
   assert 'scatter' not in traced.lower(lowering_platforms=('cuda',)).as_text()
   assert 'scatter' in traced.lower(lowering_platforms=('cpu',)).as_text()
 
-  rows, grads = model.embed(PARAMS, TOKENS), jax.grad(loss)(PARAMS)
+  found = jax.grad(loss)(PARAMS)
   monkeypatch.setattr(jax.lax, 'platform_dependent', lambda *args, default, cpu: default(*args))
-  np.testing.assert_array_equal(model.embed(PARAMS, TOKENS), rows)
-  jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), jax.grad(loss)(PARAMS), grads)
+  jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), jax.grad(loss)(PARAMS), found)

@@ -20,7 +20,7 @@ MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_i
 
 
 @pytest.mark.parametrize('suffix', ['.json', '.npz'])
-@pytest.mark.parametrize('distribution', [float32_hmm(0, 3, 4), MEMORY])
+@pytest.mark.parametrize('distribution', [float32_hmm(0, 3, 4), MEMORY, processes.even()])
 def test_a_file_gives_the_same_numbers(tmp_path, monkeypatch, suffix, distribution):
   """Saving and loading keeps every bit, also with ~ in the path; a .json file satisfies its schema."""
   path, word = tmp_path / f'mine{suffix}', f'~/mine{suffix}'
@@ -63,7 +63,6 @@ def _json(**changes):
     ('.json', _json(initial_probs=[1.0]), 'initial_probs has shape'),
     ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index contain'),
     ('.json', _json(num_states=10**12), 'the keys are'),
-    ('.json', _json(initial_probs=[[1, 0], [1]]), 'cannot be read .initial_probs is'),
     ('.json', b'[0.5, 0.5]', 'cannot be read'),
     ('.npz', _npz(np.zeros(40_000)), 'cannot be read .it has 320,128 bytes'),
     ('.npz', _npz([0.5], b'(1,), }            ', b'(1000000000000,), }'), 'cannot be read .*(allocate|EOF)'),

@@ -3,20 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 from oracles import cells_of, log_space_posterior
-import pytest
-from theory_assumptions_cases import EXACT
 
 from hmm_jax.distributions import example_4_1
 from hmm_jax.distributions.hmm import token_likelihoods
 from hmm_jax.inference.viterbi import most_likely_states
-from hmm_jax.theory import assumptions
 
 HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
-RECOVERABLE = {
-  'subject': ['subject noun', 'subject verb'],
-  'location': ['place noun', 'ground noun'],
-  'sentiment': ['mood verb', 'adverb'],
-}
 
 
 def test_the_papers_sentence_is_read_as_in_the_paper():
@@ -34,17 +26,3 @@ def test_the_papers_sentence_is_read_as_in_the_paper():
   np.testing.assert_array_equal(cells_TxNxM[-1].argmax(-1), held)
   probs_TxN = cells_TxNxM[:, range(HMM.num_cells), held]
   assert ((np.diff(probs_TxN, axis=0) > 0.005).sum(0) >= 2).all() and (probs_TxN[-1] < 0.95).all()
-
-
-def test_the_chain_of_the_example_starts_in_one_state():
-  """So Assumption 3.2 fails, which Theorem 4.3 states and its proof does not use."""
-  finding = assumptions.regularity(HMM, EXACT)
-  assert not finding.holds
-  assert finding.witness['states_without_start'].tolist() == list(range(1, HMM.num_states))
-
-
-@pytest.mark.parametrize('cell', RECOVERABLE)
-def test_assumption_4_2_holds_of_each_cell(cell):
-  """The noun and the verb, or the adverb, that read it are recoverable."""
-  witness = assumptions.recoverable_hidden_states(HMM, VOCABULARY.cells.index(cell), EXACT).witness
-  assert [VOCABULARY.states[state] for state in witness['recoverable_states']] == RECOVERABLE[cell]

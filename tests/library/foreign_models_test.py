@@ -72,10 +72,10 @@ def test_arrays_of_other_versions_are_the_same_model(change, folder):
 
 def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
   state, index = load_file(folder / WEIGHTS), folder / f'{WEIGHTS}.index.json'
-  files = {name: f'model-{number % 2}.safetensors' for number, name in enumerate(state)}
-  for file in set(files.values()):
-    save_file({name: values for name, values in state.items() if files[name] == file}, folder / file)
   (folder / WEIGHTS).unlink()
+  files = {name: f'model-{len(name) % 2}.safetensors' for name in state}
+  for file in set(files.values()):
+    save_file({name: state[name] for name in state if files[name] == file}, folder / file)
   index.write_text(json.dumps({'weight_map': files}))
   assert equal_bits(hj.load(folder)[1], PARAMS)
   index.write_text(json.dumps({'weight_map': files | {WORDS: '../model-0.safetensors'}}))
@@ -92,16 +92,18 @@ def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
     ('tokenizer_config.json', {'added_tokens_decoder': {'3': {'content': '[MASK]'}}}),
     ('tokenizer.json', {'added_tokens': [{'id': 3, 'content': '[MASK]'}]}),
     ('tokenizer.json', {'model': {'vocab': {'[MASK]': 3}}}),
+    ('vocab.txt', 'a\u2028b\n\x85\nc\n[MASK]\nd'),
+    ('vocab.txt', '\u00e9\r\nb\r\nc\r\n[MASK]\r\nd'),
   ],
 )
 def test_a_mask_is_found_in_every_file_of_a_tokenizer(file, content, folder):
-  """Each names it, or has its id, as transformers has it."""
+  """Each names it, or has its id, as transformers has it. A newline alone ends a token of a vocabulary."""
   expected = params_of(BERT, load_file(folder / WEIGHTS), 3)
   (folder / 'tokenizer.json').unlink()
   (folder / 'tokenizer_config.json').unlink()
   if file != 'tokenizer.json':
     (folder / 'vocab.txt').write_text('a\nb\nc\n<mask>\n[MASK]' if 'mask_token' in content else 'a\nb\nc')
-  (folder / file).write_text(json.dumps(content))
+  (folder / file).write_bytes((content if file == 'vocab.txt' else json.dumps(content)).encode())
   assert equal_bits(hj.load(folder)[1], expected)
 
 
@@ -126,9 +128,7 @@ def test_a_torch_module_tunes_as_the_model_that_it_holds(folder):
   [
     (f'{DECODER}weight', lambda state: state[WORDS] + 1),
     (TYPES, lambda state: np.zeros(12, np.float32)),
-    (QUERY, lambda state: np.ones((14, 12), np.float32)),
     (QUERY, lambda state: state[QUERY] * np.nan),
-    (BIAS, lambda state: state[BIAS].astype(np.int32)),
     ('bert.unknown', lambda state: np.zeros(1, np.float32)),
   ],
 )
@@ -142,16 +142,11 @@ def test_arrays_that_the_config_does_not_describe_are_refused(name, change, fold
   ('file', 'fields', 'says'),
   [
     ('config', {'architectures': ['GPT2LMHeadModel']}, '^architectures'),
-    # As the settings of a run, of the same name.
-    ('config', {'architectures': None, 'num_hidden_layers': None}, '^architectures'),
     ('config', {'hidden_act': 'relu'}, '^hidden_act'),
-    ('config', {'hidden_size': '12'}, '^hidden_size'),
-    ('config', {'model_type': 'roberta'}, '^model_type'),
     ('config', {'hmm_jax': {'dtype': 'int8'}}, '^hmm_jax'),
     # An architecture of other arrays is refused before it is built.
     ('config', {'num_hidden_layers': 10**30}, 'config.json'),
     ('tokenizer', {'added_tokens': None, 'model': {'vocab': {}}}, r'\[MASK\]'),
-    ('tokenizer', {'added_tokens': [{'id': 8, 'content': '[MASK]'}], 'model': {'vocab': {}}}, r'\[MASK\]'),
     ('tokenizer', {'added_tokens': [{'content': ['[MASK]'], 'id': 7}]}, 'tokenizer.json'),
   ],
 )
@@ -159,11 +154,3 @@ def test_another_architecture_or_vocabulary_is_refused_by_its_field_or_file(file
   edited(folder / f'{file}.json', **fields)
   with pytest.raises(ValueError, match=says):
     hj.load(folder)
-
-
-@pytest.mark.parametrize(('content', 'number'), [('a\u2028b\n\x85\n[MASK]\nc', 2), ('\u00e9\r\n[MASK]\r\nc', 1)])
-def test_a_newline_alone_ends_a_token_of_a_vocabulary(content, number, folder):
-  expected = params_of(BERT, load_file(folder / WEIGHTS), number)
-  (folder / 'tokenizer.json').unlink()
-  (folder / 'vocab.txt').write_bytes(content.encode())
-  assert equal_bits(hj.load(folder)[1], expected)

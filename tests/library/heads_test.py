@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from hmm_jax.tuning import heads
-from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention
+from hmm_jax.tuning.heads import Attention, AttentionHead, Linear, OfficialAttention
 
 V, C, P, T = 4, 3, 2, 5
 KEY_SIZE, VALUE_SIZE = 3, 6
@@ -43,15 +43,6 @@ def weights_and_scores(kind, head, token_probs, tokens):
   return in_float64(jax.jit(run), head, token_probs, tokens)
 
 
-def test_a_linear_head_reads_the_mask_behind_the_prompt(rng):
-  """It asks only for position P; scores are features times weights plus bias, and it has no attention."""
-  outputs, kind = rng.normal(size=(2, P + T, 3)), Linear(2)
-  head = LinearHead(rng.normal(size=(3, 2)), rng.normal(size=2))
-  features = kind.read(outputs[:, kind.positions(P)], np.zeros((2, T), int))
-  expected = outputs[:, P] @ head.weights + head.bias
-  np.testing.assert_allclose(in_float64(kind.scores, head, features), expected, atol=1e-14)
-
-
 @pytest.mark.parametrize(('temperature', 'prompt_length'), [(0.0, P), (0.2, P), (3.0, 0)])
 def test_weights_and_scores_are_the_papers(temperature, prompt_length, rng):
   """They are (4.1) and (4.2), with the rows of a prompt before the tokens."""
@@ -68,6 +59,8 @@ def test_argmax_averages_over_ties_but_for_rounding():
   logits = np.vstack([1e-3 + shares, 1 + shares, 100 + 100 * shares, [-1e30, -1e30, -2e30, -3e30]])
   weights = in_float64(lambda logits: heads.softmax_or_argmax(logits, 0.0), logits)
   np.testing.assert_array_equal(weights, [[0.5, 0.5, 0, 0]] * 4)
+  # The least temperature has the limit, also where the quotients themselves are above what float32 holds.
+  np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])
 
 
 @pytest.mark.slow
@@ -103,8 +96,3 @@ def test_a_control_reads_only_its_part(reads_probs, reads_tokens, rng):
   control = weights_and_scores(Attention(*how, reads_probs, reads_tokens), head, token_probs, tokens)
   for ours, expected in zip(control, weights_and_scores(Attention(*how), head, *read), strict=True):
     np.testing.assert_allclose(ours, expected, atol=1e-12)
-
-
-def test_the_least_temperature_has_the_limit():
-  """Also where the quotients themselves are above what float32 holds."""
-  np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])

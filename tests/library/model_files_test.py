@@ -13,7 +13,7 @@ from saved_cases import BERT, edited, equal_bits, MODEL, PARAMS, TOKENS, WEIGHTS
 import hmm_jax as hj
 from hmm_jax.distributions.files import save_distribution
 from hmm_jax.tuning.heads import OfficialAttention
-from hmm_jax.tuning.tuner import Prompt, Tuner
+from hmm_jax.tuning.tuner import frozen_features, Prompt, Tuner
 
 
 @pytest.mark.parametrize('dtype', (jnp.float32, jnp.bfloat16))
@@ -40,16 +40,21 @@ def test_an_exact_model_is_its_distribution(causal, tmp_path):
   assert model == MODEL and distribution is None
 
 
-def tuned(head, prompt=None):
-  """A `Tuned` of random numbers on the exact model."""
-  hmm, tuner = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7), Tuner(hj.ExactModel(7), head, prompt)
-  parameters = {'head': head.init(jax.random.key(1), 7, prompt.length if prompt else 0, 5)}
-  if prompt:
-    parameters['prompt'] = prompt.init(jax.random.key(2), tuner.model, hmm)
-  return hj.Tuned(jax.tree.map(lambda x: np.asarray(x)[None], parameters), 0.75, tuner, hmm)
+HMM = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7)
+PROMPT = Prompt(length=2, scale=0.5)
 
 
-@pytest.mark.parametrize('prompt', (None, Prompt(length=2, scale=0.5)))
+EXACT, LINEAR = hj.ExactModel(7), hj.Linear(2)
+
+
+def tuned(head=LINEAR, prompt=PROMPT, model=EXACT, params=HMM):
+  """A `Tuned` of random numbers."""
+  tuner = Tuner(model, head, prompt)
+  trainable = tuner.init(jax.random.key(0), params, frozen_features(tuner, params, TOKENS, batch_size=100))
+  return hj.Tuned(jax.tree.map(lambda x: np.asarray(x)[None], trainable), 0.75, tuner, params)
+
+
+@pytest.mark.parametrize('prompt', (None, PROMPT))
 @pytest.mark.parametrize('head', (hj.Linear(2), hj.Attention(2, 3, 4, temperature=1.0), OfficialAttention(2)))
 def test_a_tuned_prompt_and_head_come_back_to_the_bit(head, prompt, tmp_path):
   before = tuned(head, prompt)
@@ -60,9 +65,9 @@ def test_a_tuned_prompt_and_head_come_back_to_the_bit(head, prompt, tmp_path):
 
 
 def test_a_tuned_folder_with_a_field_that_is_gone_is_read(tmp_path):
-  tuned(hj.Linear(2), None).save(tmp_path / 'tuned')
+  tuned(prompt=None).save(tmp_path / 'tuned')
   edited(tmp_path / 'tuned/head.json', fields={'num_classes': 2, 'token_classes': [], 'position': 0})
-  assert hj.load_tuned(tmp_path / 'tuned').tuner.head == hj.Linear(2)
+  assert hj.load_tuned(tmp_path / 'tuned').tuner.head == LINEAR
 
 
 def test_a_model_of_a_gpu_comes_back_for_this_machine(tmp_path):
@@ -71,76 +76,47 @@ def test_a_model_of_a_gpu_comes_back_for_this_machine(tmp_path):
   assert hj.token_probs(model, params, TOKENS[:2]).shape == (2, 5, 7)
 
 
-HMM = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7)
-
-
 def half(path):
   path.write_bytes(path.read_bytes()[:40])
 
 
-@pytest.mark.parametrize(
-  ('name', 'damage', 'says'),
-  [
-    *((name, half, 'cannot be read') for name in (WEIGHTS, 'config.json', 'tokenizer.json')),
-    ('config.json', pathlib.Path.unlink, 'config.json'),
-    ('distribution.json', lambda path: save_distribution(path, hj.random_hmm(0, 3, 3)), 'num_tokens 7; valid is 3'),
-  ],
-)
-def test_a_damaged_model_is_refused_by_the_file(name, damage, says, tmp_path):
-  """A lost config makes no exact model of a BERT."""
-  hj.save(tmp_path / 'model', MODEL, PARAMS, HMM)
-  damage(tmp_path / 'model' / name)
-  with pytest.raises((ValueError, FileNotFoundError), match=says):
-    hj.load(tmp_path / 'model')
+def changed(change):
+  """path -> its arrays are changed."""
+  return lambda path: save_file({name: change(values) for name, values in load_file(path).items()}, path)
 
 
-def test_an_exact_model_says_itself_whether_it_is_causal(tmp_path):
-  hj.save(tmp_path / 'exact', hj.ExactModel(7, causal=True), HMM)
-  (tmp_path / 'exact/causal.json').write_text('{"causal": "no"}')
-  with pytest.raises(ValueError, match='causal'):
-    hj.load(tmp_path / 'exact')
+def with_fields(**fields):
+  return lambda path: edited(path, **fields)
 
 
 @pytest.mark.parametrize(
-  ('file', 'change', 'says'),
+  ('file', 'damage'),
   [
-    ('head', lambda x: x * np.nan, 'not finite'),
+    *((f'bert/model/{name}', half) for name in (WEIGHTS, 'config.json', 'tokenizer.json')),
+    # It makes no exact model of a BERT.
+    ('bert/model/config.json', pathlib.Path.unlink),
+    ('exact/model/distribution.json', lambda path: save_distribution(path, hj.random_hmm(0, 3, 3))),
+    ('exact/model/causal.json', lambda path: path.write_text('{"causal": "no"}')),
+    ('exact/head.safetensors', changed(lambda x: x * np.nan)),
     # Infinite in float32, in which models compute.
-    ('adapter_model', lambda x: np.full(x.shape, 1e300), 'not finite'),
-    ('adapter_model', lambda x: x - 2, 'the prompt has .*; valid is 0 to 1'),
+    ('bert/adapter_model.safetensors', changed(lambda x: np.full(x.shape, 1e300))),
+    # Outside of the unit cube.
+    ('exact/adapter_model.safetensors', changed(lambda x: x - 2)),
+    ('exact/head.json', with_fields(head='Cubic')),
+    ('exact/head.json', with_fields(fields={'classes': 2})),
+    ('exact/head.json', with_fields(fields={'num_classes': 9})),
+    ('exact/head.json', with_fields(prompt={'length': 3, 'scale': 0.5, 'place': 0})),
+    ('exact/head.json', with_fields(prompt=False)),
+    ('exact/head.json', with_fields(hidden=5)),
+    ('exact/head.json', with_fields(accuracy=1.5)),
   ],
 )
-def test_numbers_outside_of_their_space_are_refused(file, change, says, tmp_path):
-  tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
-  path = tmp_path / f'tuned/{file}.safetensors'
-  save_file({name: change(values) for name, values in load_file(path).items()}, path)
-  with pytest.raises(ValueError, match=says):
-    hj.load_tuned(tmp_path / 'tuned')
-
-
-@pytest.mark.parametrize(
-  'change',
-  (
-    {'head': 'Cubic'},
-    {'fields': {'classes': 2}},
-    {'fields': {'num_classes': 9}},
-    {'fields': {'num_classes': 2, 'position': {}}},
-    {'prompt': {'length': 3, 'scale': 0.5, 'place': 0}},
-    {'prompt': False},
-    {'hidden': 5},
-    {'accuracy': 1.5},
-  ),
-)
-def test_a_head_and_a_prompt_that_do_not_fit_are_refused(change, tmp_path):
-  tuned(hj.Linear(2), Prompt(length=2, scale=0.5)).save(tmp_path / 'tuned')
-  edited(tmp_path / 'tuned/head.json', **change)
-  with pytest.raises(ValueError, match='cannot be read'):
-    hj.load_tuned(tmp_path / 'tuned')
-
-
-def test_a_head_reads_no_position_outside_of_a_text():
-  with pytest.raises(ValueError, match='positions of the head contain 7'):
-    tuned(hj.Linear(2, position=7)).predict(TOKENS)
+def test_what_is_damaged_or_does_not_fit_is_refused(file, damage, tmp_path):
+  folder = tmp_path / file.partition('/')[0]
+  (tuned() if folder.name == 'exact' else tuned(model=MODEL, params=PARAMS)).save(folder)
+  damage(tmp_path / file)
+  with pytest.raises((ValueError, FileNotFoundError)):
+    hj.load_tuned(folder)
 
 
 def test_a_folder_that_holds_something_else_is_not_written_to(tmp_path):
@@ -169,26 +145,8 @@ def test_what_cannot_be_saved_leaves_nothing(name, model, params, tmp_path):
 
 @pytest.mark.parametrize('place', (0, 1))
 def test_only_a_prefix_on_a_masked_bert_is_an_adapter(place, tmp_path):
-  tuner = Tuner(MODEL, hj.Linear(2), Prompt(length=2, scale=0.5, place=place))
-  trainable = jax.tree.map(lambda x: np.asarray(x)[None], tuner.init(jax.random.key(0), PARAMS, TOKENS))
-  hj.Tuned(trainable, 0.75, tuner, PARAMS).save(tmp_path / 'tuned')
+  of_bert = tuned(prompt=Prompt(2, 0.5, place), model=MODEL, params=PARAMS)
+  of_bert.save(tmp_path / 'tuned')
   assert (tmp_path / 'tuned/adapter_config.json').exists() == (place == 0)
   rows = load_file(tmp_path / 'tuned/adapter_model.safetensors')
-  np.testing.assert_array_equal(rows['prompt_embeddings'], trainable['prompt'][0])
-
-
-def test_a_refused_model_leaves_nothing_behind(tmp_path):
-  integers = jax.tree.map(lambda leaf: leaf.astype(int), PARAMS)
-  narrow = hj.BertModel(BERT.clone(width=24))
-  for model, params in ((narrow, PARAMS), (MODEL, {'params': PARAMS}), (MODEL, integers), (hj.ExactModel(7), None)):
-    with pytest.raises(ValueError, match='params|embedding|layers_0|output_bias'):
-      hj.save(tmp_path / 'model', model, params)
-  assert not [*tmp_path.iterdir()]
-
-
-def test_a_folder_of_other_files_is_not_replaced(tmp_path):
-  (tmp_path / 'mine').touch()
-  for exist_ok in (False, True):
-    with pytest.raises(ValueError, match='exists'):
-      hj.save(tmp_path, MODEL, PARAMS, exist_ok=exist_ok)
-  assert [path.name for path in tmp_path.iterdir()] == ['mine']
+  np.testing.assert_array_equal(rows['prompt_embeddings'], of_bert.prompt)

@@ -6,23 +6,18 @@ import itertools
 from bert_cases import random_params, SMALLEST
 from hmm_cases import float32_hmm
 import jax
-import jax.numpy as jnp
 import numpy as np
 from oracles import log_space_posterior, rows_of
 import pytest
 
 from hmm_jax.models.bert import BertModel
 from hmm_jax.models.model import ExactModel
-from hmm_jax.theory.degradation import Noisy, NoisyModel
 
 H, V, T = 3, 4, 3
 MASK = V
 EXACT = ExactModel(V)
 HIDDEN = float32_hmm(0, H, V)
-MODELS = {
-  'noisy': (NoisyModel(V), Noisy(HIDDEN, jnp.float32(0.3), jnp.uint32(1))),
-  'bert': (BertModel(SMALLEST), random_params(SMALLEST, 1)),
-}
+MODEL, PARAMS = BertModel(SMALLEST), random_params(SMALLEST, 1)
 TOKENS = np.int32([[[0, MASK, 2]], [[1, 1, MASK]]])
 
 
@@ -57,28 +52,13 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others():
   np.testing.assert_allclose(predicted, states @ emissions, atol=1e-5)
 
 
-def test_reading_some_positions_equals_reading_all():
-  """Predictions and representations of BERT at `positions` are those of all positions, taken there."""
-  model, params = MODELS['bert']
-  embeddings, positions = embed(model, params, TOKENS), np.int32([[[1, 0]], [[2, 2]]])
-  for some, everywhere in zip(outputs(model, params, embeddings, positions), outputs(model, params, embeddings)):
-    expected = np.take_along_axis(np.asarray(everywhere), positions[..., None], axis=-2)
-    np.testing.assert_allclose(some, expected, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-  ('name', 'positions'),
-  [('bert', [2]), *(pytest.param(*case, marks=pytest.mark.slow) for case in (('bert', None), ('noisy', [2])))],
-)
-def test_a_prompt_is_rows_before_the_text(name, positions):
+@pytest.mark.parametrize('positions', [np.array([2]), None])
+def test_a_prompt_is_rows_before_the_text(positions):
   """`predict_prompted` gives for each prompt and text what `predict` gives for their concatenation."""
-  model, params = MODELS[name]
-  positions = positions and np.array(positions)
-  size = 2, model.embedding_size(params)
-  prompts = np.random.default_rng(4).uniform(0.1, 1, (3, *size)).astype(np.float32)
+  prompts = np.random.default_rng(4).uniform(0.1, 1, (3, 2, SMALLEST.width)).astype(np.float32)
   texts = TOKENS[:, 0]
-  probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, positions))(prompts)
-  embeddings = np.asarray(embed(model, params, texts))
+  probs = jax.jit(lambda prompts: MODEL.predict_prompted(PARAMS, prompts, texts, positions))(prompts)
+  embeddings = np.asarray(embed(MODEL, PARAMS, texts))
   whole = np.array([[np.concatenate([prompt, text]) for text in embeddings] for prompt in prompts])
-  expected, _ = outputs(model, params, whole, positions)
+  expected, _ = outputs(MODEL, PARAMS, whole, positions)
   np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-5)

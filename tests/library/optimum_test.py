@@ -5,7 +5,6 @@ import pytest
 import scipy.special
 
 from hmm_jax.tuning.optimum import converged_head, whitened_head
-from hmm_jax.tuning.separability import linear_separation
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.dirichlet(np.ones(5), 80)
@@ -46,38 +45,6 @@ def test_a_whitened_head_is_converged_on_features_of_unit_covariance(ridge):
   scores = lambda fit, x: x @ (head := fit(x, LABELS['noisy'], ridge=ridge, **HOW).head).weights + head.bias
   expected = scores(converged_head, coordinates)
   np.testing.assert_allclose(scores(whitened_head, FEATURES), expected, atol=1e-4)
-  np.testing.assert_allclose(scores(whitened_head, moved * np.logspace(0, -9, 4) + 7), expected, atol=1e-4)
-  for units in 1e-170, np.logspace(-150, 150, 4):
-    np.testing.assert_allclose(scores(whitened_head, moved * units), expected, atol=1e-4)
+  np.testing.assert_allclose(scores(whitened_head, moved * np.logspace(-150, 150, 4)), expected, atol=1e-4)
   rounding = 0.1 + np.spacing(0.1) * RNG.integers(2, size=(80, 3))
   np.testing.assert_allclose(scores(whitened_head, np.hstack([moved, rounding])), expected, atol=1e-4)
-
-
-ROWS, CLASSES = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8) % 2
-FITS = [
-  lambda *data: converged_head(*data, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=99),
-  lambda *data: whitened_head(*data, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=99),
-  lambda *data: linear_separation(*data, 2, 1e-9),
-]
-
-
-@pytest.mark.parametrize('fit', FITS)
-@pytest.mark.parametrize(
-  ('name', 'features', 'labels'),
-  [
-    ('labels', ROWS, CLASSES.astype(bool)),
-    ('labels', ROWS, CLASSES - 1),
-    ('features', ROWS, CLASSES[:5]),
-    ('features', ROWS * np.inf, CLASSES),
-    ('features', ROWS + 1j, CLASSES),
-  ],
-)
-def test_features_and_labels_of_every_fit_pass_one_border(fit, name, features, labels):
-  with pytest.raises(ValueError, match=f'^{name} '):
-    fit(features, labels)
-
-
-@pytest.mark.parametrize(('field', 'value'), [('ridge', 0.0), ('max_iterations', 3)])
-def test_settings_that_cannot_converge_are_refused(field, value):
-  with pytest.raises(ValueError, match=f'^{field} '):
-    converged_head(FEATURES, LABELS['separable'], **{'ridge': 1e-6, **HOW, field: value})

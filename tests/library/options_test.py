@@ -29,7 +29,7 @@ SEEN = np.ones((6, 5), bool)
 
 
 def answers(folder):
-  """What calls of most users return for given numbers, and beside it what they draw, tune and pretrain, in float64."""
+  """What calls of most users return for given numbers, and beside it what they tune and pretrain, in float64."""
   key, rows = jax.random.key(0), hj.token_likelihoods(HMM, TOKENS, SEEN)
   loss = lambda hmm, rows: -hj.forward_backward(hmm, rows).marginal_loglik.sum()
   model, task = hj.BertModel(BERT), hj.draw_task(HMM, key, length=5, num_train=20, num_test=10)
@@ -38,15 +38,11 @@ def answers(folder):
     'posterior': hj.forward_backward(HMM, rows),
     'slopes': jax.jit(jax.grad(loss, argnums=(0, 1)))(HMM, rows),
     'path': hj.most_likely_states(HMM, rows[0]),
-    'probe': hj.probe(np.eye(5)[TOKENS].reshape(6, -1), np.asarray(rows)[:, 0], key).fitted,
-    'activations': hj.activations(model, PARAMS, TOKENS),
     'patched': hj.with_activations(model, PARAMS, TOKENS, {'layer_1': lambda x: 2 * x}),
     'loaded': hj.token_probs(*hj.load(folder / 'model')[:2], TOKENS),
   }
   drawn = {
-    'hmm': hj.random_hmm(key, 3, 4),
     'memory': hj.random_memory_hmm(key, memory_size=2, num_cells=2, num_states=4, num_tokens=4),
-    'tokens': hj.sample_corpus(key, HMM, 6, 5),
     'tuned': hj.tune(model, PARAMS, HMM, task, prompt_length=2).prompt,
     'pretrained': hj.pretrain(HMM, key, steps=1, bert=BERT)[1],
   }

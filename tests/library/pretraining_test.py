@@ -3,7 +3,6 @@
 import functools
 
 from bert_cases import SMALLEST
-from conftest import count_of_programs
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -45,16 +44,6 @@ def start():
 
 
 CHUNKS = np.random.default_rng(1).integers(4, size=(NUM_CHUNKS, 8), dtype=np.uint8)
-
-
-def test_a_state_off_the_mesh_compiles_no_second_program(start):
-  """The first state is where `init_train_state` leaves it, later ones where training keeps them."""
-  train_steps, chunks, counts = compiled(), placed(CHUNKS), []
-  state, key = jax.tree.map(jnp.array, start), jax.random.key(7)
-  for _ in range(2):
-    state, _ = train_steps(state, chunks, key)
-    counts.append(count_of_programs())
-  assert counts[0] == counts[1] > 0
 
 
 def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch):

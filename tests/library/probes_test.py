@@ -16,18 +16,6 @@ KEY = jax.random.key(0)
 BELIEFS = RNG.dirichlet(np.ones(H), 20_000)
 
 
-def test_an_affine_probe_of_a_planted_embedding_has_the_analytic_r_squared():
-  """The best affine map of x = b E + noise of variance s^2 leaves tr(S - S E (E^T S E + s^2)^-1 E^T S) of tr S."""
-  draws = np.random.default_rng(1)
-  embedding, noise = draws.normal(size=(H, 4)), 0.3
-  features = BELIEFS @ embedding + noise * draws.normal(size=(len(BELIEFS), 4))
-  cov = np.cov(BELIEFS.T)
-  explained = cov @ embedding @ np.linalg.solve(embedding.T @ cov @ embedding + noise**2 * np.eye(4), embedding.T @ cov)
-  found = hj.probe(features, BELIEFS, KEY)
-  assert found.r_squared == pytest.approx(np.trace(explained) / np.trace(cov), abs=0.02)
-  assert np.isnan(found.kl) and np.isnan(hj.probe(features, np.ones((len(features), 1)), KEY).r_squared)
-
-
 def planted(kind, draws, scale=1.0):
   """Features, 20 of noise and two times .01 that decide the targets."""
   features = draws.normal(size=(400, 22)) * np.repeat([1, 0.01], [20, 2])
@@ -40,16 +28,6 @@ def planted(kind, draws, scale=1.0):
 def test_small_features_are_read_beside_large_ones_in_any_unit(scale, kind):
   """Signals of .01 beside noise of 1, exactly linear: the loss on validation texts falls at the weakest penalties."""
   assert hj.probe(*planted(kind, np.random.default_rng(0), scale), KEY, kind=kind).r_squared > 1 - 1e-8
-
-
-@pytest.mark.parametrize('losses', [[3, 4, 1, 2], [3, 1, 2, 1]])
-@pytest.mark.parametrize('kind', ['affine', 'softmax', 'table'])
-def test_a_local_minimum_is_passed_on_the_way_to_the_least(kind, losses, monkeypatch):
-  """Of equal losses the stronger penalty is taken. A fit is stood in for by one whose loss is known."""
-  laws = np.float64([[0.5, 0.5], [0.5, 0.5]])
-  monkeypatch.setitem(probes._FITS, kind, lambda *_: (((loss,), number) for number, loss in enumerate(losses)))
-  monkeypatch.setitem(probes._VALUES, kind, lambda rows, loss: np.tile([1 - 2.0**-loss, 2.0**-loss], (len(rows), 1)))
-  assert hj.probe(np.zeros((20, 1), int), laws[[0] * 20], KEY, kind=kind).penalty == losses.index(min(losses))
 
 
 def test_validation_chooses_the_ridge_and_test_texts_the_score(monkeypatch):
@@ -70,13 +48,10 @@ def test_validation_chooses_the_ridge_and_test_texts_the_score(monkeypatch):
   assert found.r_squared == pytest.approx(1 - squares(test, of_ridge[best]) / targets[test].var())
 
 
-@pytest.mark.parametrize('kind', ['affine', 'softmax'])
-def test_shuffled_beliefs_have_no_r_squared(kind):
+def test_shuffled_beliefs_have_no_r_squared():
   """Over 8 shuffles the t interval of R^2 holds 0, or it is below by what fitting 6 numbers to 300 rows costs."""
   beliefs = BELIEFS[:500]
-  found = [
-    hj.probe(beliefs[:, :2], beliefs, key, kind=kind, shuffled=True).r_squared for key in jax.random.split(KEY, 8)
-  ]
+  found = [hj.probe(beliefs[:, :2], beliefs, key, shuffled=True).r_squared for key in jax.random.split(KEY, 8)]
   half = scipy.stats.sem(found) * scipy.stats.t.ppf(0.975, 7)
   assert np.mean(found) - half < 0 < np.mean(found) + half + 6 / 300
 
@@ -84,15 +59,12 @@ def test_shuffled_beliefs_have_no_r_squared(kind):
 def test_a_softmax_probe_recovers_planted_parameters():
   """Up to the mean over classes, which changes no probability; rows that `where` leaves out do not count."""
   draws = np.random.default_rng(1)
-  weights, bias = draws.normal(size=(2, H)), draws.normal(size=H)
-  features = draws.normal(size=(100, 4, 2)) * [1, 10] + 3
-  targets = scipy.special.softmax(features @ weights + bias, axis=-1)
+  weights, features = draws.normal(size=(2, H)), draws.normal(size=(100, 4, 2)) * [1, 10] + 3
+  targets = scipy.special.softmax(features @ weights, axis=-1)
   where = draws.random((100, 4)) < 0.5
   targets[~where] = draws.dirichlet(np.ones(H), (~where).sum())
   found = hj.probe(features, targets, KEY, kind='softmax', where=where)
-  centred = lambda rows: rows - rows.mean(-1, keepdims=True)
-  np.testing.assert_allclose(found.fitted[0], centred(weights), atol=1e-2)
-  np.testing.assert_allclose(found.fitted[1], centred(bias), atol=1e-2)
+  np.testing.assert_allclose(found.fitted[0], weights - weights.mean(1, keepdims=True), atol=1e-2)
   assert 0 <= found.kl < 1e-6
   np.testing.assert_allclose(found(features)[where], targets[where], atol=1e-3)
 
@@ -114,24 +86,3 @@ def test_means_of_a_table_shrink_to_those_of_shorter_sequences():
   expected = [(3 + prior * first) / (1 + prior), first, 3]
   found = token_readers.table_means(train, targets, np.array([[0, 1, 7], [0, 2, 7], [2, 2, 7]]), prior=prior)
   np.testing.assert_allclose(found.ravel(), expected)
-
-
-@pytest.mark.parametrize(
-  ('name', 'features', 'targets', 'options'),
-  [
-    ('kind', BELIEFS, BELIEFS, dict(kind='linear')),
-    ('targets', BELIEFS, BELIEFS[:5], {}),
-    ('targets', BELIEFS, 2 * BELIEFS, dict(kind='softmax')),
-    ('features', BELIEFS, BELIEFS, dict(kind='table')),
-    ('splits', BELIEFS[:2], BELIEFS[:2], {}),
-    ('splits', BELIEFS, BELIEFS, dict(splits=(-0.8, 1.2, 0.6))),
-    ('features', BELIEFS[:, :0], BELIEFS, {}),
-    ('features', np.nan * BELIEFS, BELIEFS, {}),
-    ('splits', BELIEFS, BELIEFS, dict(where=np.arange(20_000) < 2)),
-    ('where', BELIEFS, BELIEFS, dict(where=np.zeros(20_000, bool))),
-    ('where', BELIEFS, BELIEFS, dict(where=np.arange(20_000))),
-  ],
-)
-def test_what_does_not_fit_is_refused_by_its_name(name, features, targets, options):
-  with pytest.raises(ValueError, match=f'^{name} '):
-    hj.probe(features, targets, KEY, **options)

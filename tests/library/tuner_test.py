@@ -107,6 +107,12 @@ def test_the_frozen_tree_is_untouched(tuner):
   assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(frozen))
   assert_same_bits(frozen, BERT_PARAMS)
   began = start(tuner, frozen, features).trainable
+  if tuner.finetunes:
+    # Before its first step it reads a copy of the tree alone.
+    assert_same_bits(began['params'], jax.tree.map(lambda x: np.stack([x] * len(TASKS)), frozen))
+    scores = jax.jit(tuner.scores)(began, jax.tree.map(np.zeros_like, frozen), INPUTS)
+    of_head = tuner_lib.frozen_features(BERT_HEAD, frozen, INPUTS, batch_size=16)
+    np.testing.assert_allclose(scores, linear(began['head'], of_head), atol=1e-5)
   changed = jax.tree.map(lambda a, b: (a != b).any() or not a.size, began, state.trainable)
   assert all(jax.tree.leaves(changed))
 
@@ -146,12 +152,6 @@ def test_an_epoch_meets_every_input_once_but_for_a_remainder(at_mask):
   assert len(set(errors.argmin(-1))) == 3
 
 
-def test_the_rate_falls_to_the_last_step_of_all_epochs(monkeypatch):
-  """Three epochs of eleven steps."""
-  monkeypatch.setattr(tuner_lib, 'scheduled', lambda *rates, **others: (rates, others))
-  assert SCHEDULE.optimizer(NUM_INPUTS) == ((0.2, 4, 33), dict(weight_decay=0.0, clip_norm=1.0))
-
-
 @pytest.mark.parametrize(('place', 'read'), [(0, P), (1, 0), (2, 0)])
 def test_a_prompt_of_another_length_is_read_at_the_mask(place, read):
   """Scores are the head on the prediction at the [MASK] beside the prompt, whose length may differ from the tuner's."""
@@ -159,17 +159,6 @@ def test_a_prompt_of_another_length_is_read_at_the_mask(place, read):
   scores = jax.jit(dataclasses.replace(HEAD, prompt=tuner_lib.Prompt(1, 0.5, place)).scores)(trainable, HIDDEN, INPUTS)
   token_probs = log_space_conditional(HIDDEN, with_prompts(trainable['prompt'], rows_of(HIDDEN, INPUTS), place))
   np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, read]), atol=1e-5)
-
-
-@pytest.mark.slow
-def test_finetuning_starts_as_head_tuning_on_a_copy():
-  """Before its first step full fine-tuning scores as the head tuner, and reads only its copy of the tree."""
-  tuner = dataclasses.replace(BERT_HEAD, finetunes=True)
-  trainable = start(tuner, BERT_PARAMS, INPUTS, TASKS[:1]).trainable
-  assert_same_bits(trainable['params'], at(BERT_PARAMS, None))
-  features = tuner_lib.frozen_features(BERT_HEAD, BERT_PARAMS, INPUTS, batch_size=16)
-  scores = jax.jit(tuner.scores)(trainable, jax.tree.map(np.zeros_like, BERT_PARAMS), INPUTS)
-  np.testing.assert_allclose(scores, linear(trainable['head'], features), atol=1e-5)
 
 
 def test_prompts_of_the_exact_model_stay_in_the_unit_cube():

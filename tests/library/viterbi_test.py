@@ -11,14 +11,13 @@ from hmm_jax.distributions.hmm import HMM
 from hmm_jax.inference.viterbi import most_likely_states
 
 
-@pytest.mark.parametrize('length', [1, 4])
 @pytest.mark.parametrize('name', ['zero likelihoods', 'zeros everywhere'])
-def test_most_likely_states_equal_enumeration(name, length):
+def test_most_likely_states_equal_enumeration(name):
   """The Viterbi path is the state path of largest probability, exact zeros among the evidence."""
   hmm, rows = at(stacked([CASES[name]]), 0)
-  states = most_likely_states(hmm, rows[:length])
+  states = most_likely_states(hmm, rows)
   assert states.dtype == np.int32
-  np.testing.assert_array_equal(states, state_paths(3, length)[path_probs(hmm, rows[:length]).argmax()])
+  np.testing.assert_array_equal(states, state_paths(3, 4)[path_probs(hmm, rows).argmax()])
 
 
 def test_most_likely_states_of_a_memory():

@@ -2,7 +2,6 @@
 
 import re
 
-from bert_cases import random_params, SMALLEST
 from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
 import jax
@@ -14,8 +13,8 @@ from settings_cases import settings_of
 from experiments.pipeline import pretraining
 import hmm_jax as hj
 from hmm_jax import defaults, workflow
+from hmm_jax.distributions.processes import even
 from hmm_jax.models.model import prepend
-from hmm_jax.tuning import tasks
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -47,14 +46,12 @@ def block():
 
 def test_the_block_runs_as_it_stands(block):
   """A prompt of ten rows and a linear head, on a BERT and on the exact model; the accuracy is that of predictions."""
-  names, ((_, _), (step, values)) = block
+  names, (_, (step, values)) = block
   assert step == 4 and 0.8 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
   inputs, labels = names['task'].examples(names['hmm'])
-  shown = np.where(inputs == 3, 0, inputs)  # The first token is masked where it is shown.
-  for name, width in (('tuned', 128), ('exact', 3)):
-    tuned = names[name]
-    assert tuned.prompt.shape == (10, width) and tuned.head.weights.shape == (3, 2)
-    assert tuned.accuracy == (tuned.predict(shown[1500:]) == labels[1500:]).mean()
+  assert names['tuned'].prompt.shape == (10, 128) and names['exact'].prompt.shape == (10, 3)
+  for tuned in (names['tuned'], names['exact']):
+    assert tuned.accuracy == (tuned.predict(inputs[1500:]) == labels[1500:]).mean()
 
 
 def test_the_library_pretrains_as_the_suite_does(block):
@@ -77,94 +74,42 @@ def own():
 
 def test_a_model_of_embed_and_predict_is_tuned(own):
   """Head and prompt are trained on it, as the loss of each epoch says, and its parameters stay."""
-  reports, before = [], np.copy(own[1])
-  report = lambda step, values: reports.append((step, values['train_loss']))
+  losses, before = [], np.copy(own[1])
+  report = lambda step, values: losses.append(values['train_loss'])
   hj.tune(*own, CHAIN, TASK, prompt_length=2, schedule=QUICK, report=report)
-  steps, losses = zip(*reports)
-  assert steps == tuple(range(6, 121, 6)) and losses[-1] < losses[0] - 0.03
+  assert len(losses) == 20 and losses[-1] < losses[0] - 0.03
   np.testing.assert_array_equal(own[1], before)
 
 
 def test_methods_that_a_model_leaves_out_fall_back(own):
   """A prompt is rows before the text, a representation the predictions, and the name that of the class."""
-  (model, params), tokens = own, np.int32([[4, 1, 2], [0, 3, 3]])
-  prompts = np.random.default_rng(2).normal(size=(3, 2, 4)).astype(np.float32)
-  whole = prepend(prompts, np.eye(5, 4, dtype=np.float32)[tokens])
-  expected = model.predict(params, whole)
-  np.testing.assert_array_equal(model.predict_prompted(params, prompts, tokens), expected)
-  np.testing.assert_array_equal(model.represent(params, whole), expected)
+  (model, params), embeddings = own, np.eye(5, 4, dtype=np.float32)
+  prompt, tokens = embeddings[[2, 1]], np.int32([[4, 1, 2], [0, 3, 3]])
+  expected = model.predict(params, prepend(prompt[None], embeddings[tokens]))
+  np.testing.assert_array_equal(model.predict_prompted(params, prompt[None], tokens), expected)
+  np.testing.assert_array_equal(model.represent(params, embeddings[tokens]), model.predict(params, embeddings[tokens]))
   assert model.embedding_size(params) == 4 and model.name == 'Bigram'
 
 
 @pytest.mark.parametrize('hidden', [0, -1])
 def test_labels_of_ones_own_are_tuned(own, hidden):
-  """A function of texts and posteriors labels as the arrays that it gives; three classes have three."""
-
-  def third(texts, posteriors):
-    np.testing.assert_array_equal(posteriors, tasks.hidden_state_probs(CHAIN, texts, hidden))
-    return texts[:, 2] % 3
-
+  """A function of texts and posteriors labels as the arrays that it gives; a token that is not masked is."""
+  third = lambda texts, posteriors: texts[:, 2] % 3
   by_function = TASK._replace(task_weights=third, hidden=hidden)
   inputs, labels = by_function.examples(CHAIN)
   assert (inputs[:, hidden] == 4).all() and set(labels) == {0, 1, 2}
-  shown = np.where(inputs == 4, 0, inputs)  # A token that is not masked is.
-  tune = lambda task: hj.tune(*own, CHAIN, task, prompt_length=0, schedule=QUICK)
-  first = tune(by_function)
-  for given in (labels, third):
-    second = tune(hj.DownstreamTask.from_labels(shown, given, TASK.key, num_train=48, hidden=hidden))
-    assert first.accuracy == second.accuracy and first.head.weights.shape == (4, 3)
-
-
-def test_a_function_of_labels_needs_no_texts(own):
-  reads = lambda labels, **inputs: hj.tune(*own, CHAIN, labels=labels, prompt_length=0, schedule=QUICK, **inputs)
-  likeliest = lambda texts, posteriors: posteriors.argmax(1)
-  inputs, labels = hj.DownstreamTask(likeliest, 0).examples(CHAIN)
-  assert reads(likeliest).accuracy == reads(likeliest, inputs=inputs[:2500]).accuracy
-
-
-T = np.array([[[0.2, 0.3, 0], [0, 0.5, 0.1], [0.4, 0, 0.1]], [[0.1, 0, 0.4], [0.2, 0, 0.2], [0, 0.5, 0]]])
+  by_arrays = hj.DownstreamTask.from_labels(
+    np.where(inputs == 4, 0, inputs), labels, TASK.key, num_train=48, hidden=hidden
+  )
+  first, second = (hj.tune(*own, CHAIN, task, prompt_length=0, schedule=QUICK) for task in (by_function, by_arrays))
+  assert first.accuracy == second.accuracy and first.head.weights.shape == (4, 3)
 
 
 @pytest.mark.parametrize('hidden', [0, -1])
-def test_a_function_of_labels_sees_the_states_of_matrices(hidden):
-  """Their three, as `hj.beliefs` has them, and not pairs of a token and a state."""
-  process, seen = hj.from_transition_matrices(T), []
+@pytest.mark.parametrize('process', [CHAIN, even()])
+def test_a_function_of_labels_sees_beliefs(process, hidden):
+  """Of a process of matrices those over its states, as `hj.beliefs` has them, not of pairs of a token and a state."""
+  seen = []
   task = TASK._replace(task_weights=lambda texts, states: seen.append(states) or states.argmax(1), hidden=hidden)
-  inputs, labels = task.examples(process)
-  expected = hj.beliefs(process, inputs)[:, hidden]
-  assert process.num_states > 3 and (labels == expected.argmax(1)).all()
-  np.testing.assert_allclose(seen[0], expected, atol=1e-12)
-
-
-def tune_short(task=TASK, **changes):
-  """Tune on a model of five positions, as many as a text has."""
-  bert = SMALLEST.clone(max_positions=5)
-  return hj.tune(hj.BertModel(bert), random_params(bert), CHAIN, task, schedule=QUICK, **changes)
-
-
-@pytest.mark.parametrize(
-  ('sentence', 'call'),
-  [
-    ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=SMALLEST)),
-    (
-      'batch_size is 64; valid is at most the number of inputs, 48',
-      lambda tune: tune(schedule=QUICK._replace(batch_size=64)),
-    ),
-    ('head gives 2 texts scores of shape (2, 3); valid is (2, 2)', lambda tune: tune(head=hj.Linear(3))),
-    ('head is 3', lambda tune: tune(head=3)),
-    ('task is None', lambda tune: tune(task=None)),
-    ('task is', lambda tune: tune(task=np.eye(3))),
-    ('which raised KeyError: 3', lambda tune: tune(task=None, labels=lambda texts, posteriors: {}[3])),
-    ('prompt_length is 1; valid is an integer from 0 to 0', lambda tune: tune_short(prompt_length=1)),
-    ('length is 6; valid is an integer from 1 to 5', lambda tune: tune_short(task=TASK._replace(length=6))),
-    ('labels have shape (2,); valid is (1,)', lambda tune: tune(task=None, inputs=[[0, 1]], labels=[0, 1])),
-    ('prompt_length is -1; valid is an integer from 0', lambda tune: tune(prompt_length=-1)),
-    ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
-    ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
-  ],
-)
-def test_wrong_arguments_are_refused(own, sentence, call):
-  """In a sentence that names the argument, its value and what is valid."""
-  tune = lambda **changes: hj.tune(*own, CHAIN, **{'task': TASK, 'prompt_length': 0, 'schedule': QUICK, **changes})
-  with pytest.raises(ValueError, match=re.escape(sentence)):
-    call(tune)
+  inputs, _ = task.examples(process)
+  np.testing.assert_allclose(seen[0], hj.beliefs(process, inputs)[:, hidden], atol=1e-12)

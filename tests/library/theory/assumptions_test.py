@@ -1,7 +1,5 @@
 """The task, and the assumptions of section 3: against exact ranks and a search of all sets of states."""
 
-import itertools
-
 import numpy as np
 import pytest
 from theory_assumptions_cases import CYCLE, EXACT, small_fractions, subsets
@@ -16,22 +14,6 @@ from hmm_jax.theory.problem import sparse_probs
 RESTARTED = (CYCLE + np.eye(3)[[0, 0, 0]]) / 2
 # A probability that is taken for none, at a threshold as large.
 LEAK = 2.0**-7
-
-
-def test_contrasts_keep_the_label_of_every_posterior_ties_included():
-  """argmax_c (mu_c - mu_C) @ p is argmax_c mu_c @ p; supp(mu) is where the classes differ, however large mu is."""
-  weights = np.array([[1.0, -2, 7, 0], [0, 1, 7, 2], [1, 1, 7, -1]])
-  relative = assumptions.contrasts(weights)
-  for probs in itertools.product(range(3), repeat=4):
-    assert (weights @ probs).argmax() == (relative @ probs).argmax()
-  assert assumptions.weighted_states(weights).tolist() == [0, 1, 3]
-
-
-@pytest.mark.parametrize('weights', [[], [[1.0, 2.0]], [[1.0, np.nan], [0, 0]], [[1.0, 2.0]] * 2])
-def test_a_task_that_labels_nothing_is_refused(weights):
-  """Valid are at least two rows of finite weights that differ."""
-  with pytest.raises(ValueError, match='task_weights'):
-    assumptions.contrasts(weights)
 
 
 @pytest.mark.parametrize('sizes', [(4, 4), (5, 3)])

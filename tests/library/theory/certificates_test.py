@@ -3,20 +3,10 @@
 import numpy as np
 import pytest
 
-from hmm_jax.distributions.hmm import HMM
 from hmm_jax.theory import certificates, head_fails_prompt_succeeds
-from hmm_jax.theory.problem import StateProblem
 from hmm_jax.tuning import separability
 
 MARGIN = 1e-9
-
-
-def test_rare_tokens_are_no_obstacle():
-  """A head that reads tokens of probability 1e-12 is found; with independent columns Theorem 3.3 promises one."""
-  emission_matrix = np.array([[0.75, 0.25, 1e-12], [0.25, 0.75, 2e-12], [0.5, 0.5, 0]])
-  hmm = HMM(np.ones(3) / 3, np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.1, 0.2, 0.7]]), emission_matrix)
-  decision = certificates.decide(StateProblem(hmm, hmm.initial_probs, np.array([[1.0, -1, 0], [0, 0, 0]])), 4, MARGIN)
-  assert decision.outcome == 'separable'
 
 
 @pytest.mark.parametrize(('ahead', 'label', 'is_right'), [(1e-15, 0, False), (1e-3, 0, True), (1e-3, 1, False)])

@@ -63,4 +63,4 @@ def test_attention_is_right_on_the_memory_and_no_linear_head():
   assert (predicted[0] == predicted[1]).all()
   for label, noun, score in ((0, 1, '5/12'), (1, 2, '-1/12')):
     assert exact_posterior(MEMORY, JOINT, (0, noun)).argmax() == label
-    assert in_region(MEMORY, JOINT, [NOUN], (0, noun)) and str(read(MEMORY, NOUN, (0, noun)).score) == score
+    assert in_region(MEMORY, JOINT, [NOUN], (0, noun)) and str(read(MEMORY, NOUN, (0, noun))) == score

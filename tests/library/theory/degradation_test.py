@@ -39,16 +39,12 @@ def _exact(tokens=TOKENS):
 
 @pytest.mark.slow
 def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
-  """The same input meets the same noise in any batch; another token, or another salt, other noise everywhere."""
-  changed = np.where(np.arange(5) == 4, (TOKENS + 1) % 6, TOKENS)
-  noise, rolled, *others = (
-    np.log(_noisy(0.3, salt, tokens) / _exact(tokens)) / 0.3
-    for tokens, salt in ((TOKENS, 1), (TOKENS[::-1], 1), (changed, 1), (TOKENS, 2))
-  )
+  """The same input meets the same noise in any batch; another salt gives other noise everywhere."""
+  noise = np.log(_noisy(0.3) / _exact()) / 0.3
   # Less its mean over six tokens, a standard normal number has variance 5/6.
   np.testing.assert_allclose((noise - noise.mean(-1, keepdims=True)).var(), 5 / 6, rtol=0.05)
-  np.testing.assert_allclose(rolled[::-1], noise, atol=1e-5)
-  assert all((np.abs(other - noise).max((1, 2)) > 0.1).all() for other in others)
+  np.testing.assert_array_equal(_noisy(0.3, 1, TOKENS[::-1])[::-1], _noisy(0.3))
+  assert (np.abs(_noisy(0.3, 2) / _noisy(0.3) - 1).max((1, 2)) > 0.03).all()
 
 
 @pytest.mark.slow

@@ -70,13 +70,6 @@ def test_masks_needed_by_chains_of_two_tokens(hmm, future_rank, masks, ranks):
     assert count.singular_value_ratios[-1] == pytest.approx(ratio, abs=1e-9)
 
 
-def test_the_ranks_of_the_page():
-  """k masks of a de Bruijn cycle have rank 2^k; if one state of five says 1, four masks are needed."""
-  assert hj.theory.masks_needed(cycle([0, 0, 0, 1, 1, 1, 0, 1])).joint.ranks == [2, 4, 8]
-  needed = hj.theory.masks_needed(cycle([1, 0, 0, 0, 0], stay=1))
-  assert (needed.joint.masks, needed.joint.ranks, needed.marginals.masks) == (4, [2, 3, 4, 5], 4)
-
-
 @pytest.mark.parametrize(('masks', 'joint'), [(2, True), (3, False)])
 def test_the_head_of_k_masks_gives_every_label(masks, joint):
   """The likeliest state by a prior of its own."""
@@ -90,13 +83,6 @@ def predicted(hmm, prompt, position, texts):
   """G [n, V] at a [MASK], which stands at this place among the rows of a prompt."""
   rows = list(np.insert(as_fractions(prompt), position, 1, axis=0))
   return np.array([token_probs(hmm, rows + likelihood_rows(hmm, text), position) for text in texts])
-
-
-def test_a_prompt_is_right_although_no_mask_helps():
-  """Behind the row (1, 0, 0) 54 P[a] <= 49 P[b] is the label of every text."""
-  follows, texts = futures(LUMPABLE, 4)
-  a, b = predicted(LUMPABLE, [[1, 0, 0]], 1, texts).T
-  assert ((54 * a <= 49 * b) == (follows @ [2, -1, 0] >= 0)).all()
 
 
 @pytest.mark.parametrize(('mu', 'blanks'), [(np.diag([1, 0, 1]), 1), ([[2, -1, 1], [0, 0, 0]], 0)])

@@ -8,7 +8,6 @@ from theory_assumptions_cases import CYCLE, EXACT, memory_hmm, small_fractions, 
 
 from hmm_jax._support.rational import algebra
 from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.problem import sparse_probs
 
 
@@ -40,15 +39,6 @@ def test_recoverable_states_are_the_largest_set_that_ranks_allow(num_cells):
       valid = [some for some in subsets(readers) if is_recoverable(hmm, cell, some, values)]
       assert valid == list(subsets(states)) and finding.holds == bool(states)
       assert finding.witness['memory_values'].tolist() == values
-
-
-def test_a_distance_below_the_rank_threshold_is_none():
-  """(0, .3, .4) is .4 off the span of (0, 1, 0), four fifths of its length."""
-  hmm = memory_hmm(np.array([[[0, 1, 0], [0, 0.3, 0.4]]]))
-  for share, holds in ((0.79, True), (0.81, False)):
-    finding = assumptions.recoverable_hidden_states(hmm, 0, Thresholds(0.0, share))
-    assert (1 in finding.witness['recoverable_states']) == holds
-    assert finding.witness['distances'][1] == pytest.approx(0.4)
 
 
 # The start.

@@ -7,7 +7,7 @@ from conftest import at, in_float64
 import jax
 import numpy as np
 import pytest
-from theory_cases import CRITERIA, drawn, EXACT
+from theory_cases import CRITERIA, drawn
 
 from hmm_jax.distributions.hmm import HMM
 from hmm_jax.models.model import ExactModel
@@ -80,10 +80,3 @@ def test_the_region_ignores_mass_up_to_epsilon():
   finding = theorems.finding('4.5', problem, CRITERIA)._replace(thresholds=Thresholds(0.125, 1e-9))
   probs = [[0, 0.875, 0.125], [0, 0, 1], [0, 0.75, 0.25], [0, 0, 0]]
   assert recovery.recoverable_positions(problem.hmm, probs, finding).tolist() == [True, False, False, False]
-
-
-def test_mass_weights_refuses_a_mass_that_is_not_linear_in_g():
-  """State 2 emits the mean of states 0 and 1, so G does not determine the mass on {0, 1}."""
-  hmm = contradictory_states().hmm._replace(emission_matrix=np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5], [0.5, 0.5]]))
-  with pytest.raises(ValueError, match='states'):
-    recovery.mass_weights(hmm, [0, 1], EXACT)
