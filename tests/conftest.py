@@ -162,12 +162,12 @@ def compiling_fast():
   """Compile without XLA optimisation: small programs cost more to optimise than to run."""
   before = jax.config.values['jax_disable_most_optimizations']
   jax.config.update('jax_disable_most_optimizations', True)
-  # Processes that tests start do so too.
-  os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS'] = '1'
   try:
-    yield
+    with pytest.MonkeyPatch.context() as patched:
+      # Processes that tests start do so too.
+      patched.setenv('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
+      yield
   finally:
-    del os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS']
     jax.config.update('jax_disable_most_optimizations', before)
 
 
