@@ -40,7 +40,7 @@ _METHODS = {
     'probe_converged',
     *base.WITHOUT_MODEL,
   ),
-  'temperatures': ('head_whitened', 'prompt', 'masks_converged', *base.WITHOUT_MODEL),
+  'temperatures': ('head_whitened', 'prompt', 'masks_converged', *base.WITHOUT_MODEL, 'tokens_ridge'),
   'readers': (
     'head_whitened',
     'quadratic',
@@ -60,6 +60,7 @@ _METHODS = {
     'neighbours',
     'table',
     'window',
+    'tokens_ridge',
   ),
 }
 
