@@ -95,7 +95,7 @@ METHODS = {
   'masks_converged': Method('masks, converged head', '#CC79A7', 'h', ':', ('masks', 'converged')),
   'table': Method('table of tokens', '#000000', 'D', '--', (), (NONE,)),
   'tokens': Method('logistic on tokens', '#882255', '<', '-', ('converged',), (NONE,)),
-  'tokens_ridge': Method('ridge on all tokens', '#882255', 'D', '--', ('converged',), (NONE,)),
+  'tokens_ridge': Method('ridge on all tokens', '#882255', 's', ':', ('converged',), (NONE,)),
   'window': Method('window of tokens', '#882255', '>', '-.', ('converged',), (NONE,)),
   'window_quadratic': Method('pairs of tokens', '#882255', 'v', ':', ('converged',), (NONE,)),
 }
