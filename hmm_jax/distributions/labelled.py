@@ -29,7 +29,9 @@ class Process(NamedTuple):
   """The HMM of labelled transition matrices T [V, S, S], which it keeps.
 
   Whatever takes an `HMM` takes it as one of H states; `beliefs`, `mixed_states` and `entropies` speak of the S states
-  of T. S_t is the state of T before token t, H_t the state of the HMM that emits token t.
+  of T. S_t is the state of T before token t, H_t the state of the HMM that emits token t. `sample` and the exact model
+  speak of H_t: with states h drawn by `sample`, row t of next_state_probs[h] is the law of S_{t+1}, and beliefs b of
+  the exact model are b @ next_state_probs.
 
   Attributes:
     initial_probs: [H], P[H_1].
@@ -43,6 +45,8 @@ class Process(NamedTuple):
   >>> even = from_transition_matrices([[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
   >>> even.num_states, even.start_probs.round(3).tolist()
   (3, [0.667, 0.333])
+  >>> even.next_state_probs.tolist()  # here H_t, a token and the state that it leads to, decides it
+  [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
   """
 
   initial_probs: Array | np.ndarray
