@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 import pandas as pd
-import scipy.optimize
-import scipy.special
-import scipy.stats
+import scipy
 
 # Level of a test, before correction.
 LEVEL = 0.05
@@ -78,7 +76,7 @@ def _detectable(level: float, degrees: float) -> float:
   critical = scipy.special.stdtrit(degrees, 1 - level / 2)
 
   def excess_power(effect: float) -> float:
-    return scipy.stats.ncf.sf(critical**2, 1, degrees, effect**2) - 0.8
+    return 0.2 - scipy.special.ncfdtr(1, degrees, effect**2, critical**2)
 
   # Upper bracket: four critical values are missed only if the spread is estimated four times too large.
   return scipy.optimize.brentq(excess_power, 0, 4 * critical, xtol=1e-6)
@@ -95,7 +93,7 @@ def interval(values: ArrayLike) -> Interval:
   if n < 3:
     return Interval(values.mean() if n else np.nan, n=n)
   # Subtract the first, so that equal values have a spread of 0 and not of rounding.
-  standard_error = scipy.stats.sem(values - values[0])
+  standard_error = np.std(values - values[0], ddof=1) / np.sqrt(n)
   return Interval(values.mean(), standard_error, n - 1, n)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.stats
+import scipy
 
 from experiments.analysis.statistics import holm, Interval, LEVEL, percent, stratified, trend
 from experiments.settings import lists

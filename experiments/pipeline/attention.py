@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-import scipy.special
-import scipy.stats
+import scipy
 
 from experiments.pipeline.job import Fitted, Job, stacked
 import hmm_jax

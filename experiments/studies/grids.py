@@ -1,11 +1,12 @@
 """The experiments of the paper's own protocol: grids of trials, with their tables and figures."""
 
+from typing import Any
+
 from matplotlib.figure import Figure
 import pandas as pd
 
 from experiments.analysis import error_budget, grid_figures, grid_tables, plans
 from experiments.analysis.tables import Table
-from experiments.pipeline import checks, sweep
 from experiments.settings import config as config_lib
 from experiments.settings.grid import Settings
 from experiments.settings.methods import MAIN, METHODS
@@ -73,4 +74,16 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:
   return {name: figure for name, figure in drawn.items() if figure}
 
 
-STUDY = Study(sweep.run, tables, figures, checks.check_grids)
+def _run(*arguments: Any) -> str | None:
+  from experiments.pipeline import sweep  # A report imports no code that trains.
+
+  return sweep.run(*arguments)
+
+
+def _check(*arguments: Any) -> None:
+  from experiments.pipeline import checks
+
+  checks.check_grids(*arguments)
+
+
+STUDY = Study(_run, tables, figures, _check)

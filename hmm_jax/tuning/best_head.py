@@ -18,10 +18,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
-import scipy.special
-import scipy.stats
+import scipy
 
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.tuning import separability
