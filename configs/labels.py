@@ -4,11 +4,11 @@ Plan, written down before the runs: docs/findings/labels.md.
 
 Command: python -m experiments.main --config=labels[:small|weak|ceiling|smoke]
 
-Each reader has 10 to 1,500 labels, and as many, at most 500, to choose its penalty and its number of tokens by. Of
-BERT: linear heads on one [MASK] and on five, a quadratic head, probes, whitened and not, all converged, and a prompt
-with a converged head. Without a model: a table of tokens, logistic regression on a window of tokens and on its pairs,
-a ridge on all tokens.
-Texts, tasks and test inputs are the same for every number of labels. A prompt is tuned for at least 900 steps.
+Each reader has 10 to 1,500 training labels and as many validation labels, at most 500, which choose its penalty and its
+number of tokens. Of BERT: linear heads on one [MASK] and on five, a quadratic head, probes, whitened and not, all
+converged, and a prompt with a converged head. Without a model: a table of tokens, logistic regression on a window of
+tokens and on its pairs, a ridge on all tokens. Texts, tasks and test inputs are the same for every number of labels. A
+prompt is tuned for at least 900 steps.
 
 `weak` has the BERTs and HMMs of `hard_tasks:small`, whose emissions are weaker (temperature .15). `ceiling` has
 converged heads on the exact model, and on the exact posterior.
@@ -17,7 +17,8 @@ The control of `weak` adds --config.models=untrained --config.num_states=10
 --config.methods=quadratic,probe_converged,probe_ridge; its records are in docs/results/labels/untrained.
 
 Cost: `small` 61 minutes of CPU time without its BERTs, `weak` 125 with them, `ceiling` and the control 2.
-Expected: at `weak` and |H| = 10 the reader of BERT leads by 12.6 +- 4.3 points at 20 labels; docs/findings/labels.md.
+Expected: at `weak` and |H| = 10 the reader of BERT leads by 12.6 +- 4.3 points at 20 labels. `probe_ridge` and
+`tokens_ridge` came after the plan: docs/findings/labels.md.
 """
 
 import ml_collections
