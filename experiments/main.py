@@ -132,7 +132,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
   from experiments.pipeline import verify as verify_lib
 
   configs, classes = verify_lib.configs_of(workdir), dict.fromkeys(GRIDS, Settings)
-  recorded = verify_lib.recorded_settings(configs, flags.pretrained, classes)
+  recorded = verify_lib.recorded_settings(workdir, configs, flags.pretrained, classes)
   jax_options.set_up(recorded[0])
   own = own._replace(functions=code.imported(settings for settings in grid if isinstance(settings, Settings)))
   verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()), own)

@@ -1,6 +1,7 @@
 """A workdir whose report has records and a failure with markup in them, without a run."""
 
 from figures_cases import prompt_records
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.records import failures, results
@@ -13,7 +14,7 @@ def written(workdir):
   """A workdir with records of one trial of each size."""
   rows = [row | dict(experiment='prompt_vs_head', note=f'{NASTY} {row["task"]}') for row in prompt_records()]
   rows = [row | dict(trial_id=f'trial{row["num_states"]}', pretraining_id='m', environment='e') for row in rows]
-  results.write(workdir, [(settings(), rows)])
+  results.write(workdir, [(settings(), rows)], QUIET)
   failures.write(workdir / 'trials' / 'trial30', ValueError(NASTY))
   return workdir
 

@@ -77,6 +77,7 @@ def check_model(trial: Trial, distribution: Distribution) -> None:
   settings, num_tokens = trial.settings, distribution.num_tokens
   # So many that some differ in what comes next, however near to deterministic the process is.
   texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
+  settings.require('model', bool(settings.model), 'MODULE:FUNCTION with models=own')
   with users_program('model', settings.model, 'a function to a hashable MaskedLM and its parameters'):
     model, params = own_model(trial.own['model'], distribution, trial.keys().pretraining)
     hash(model)
@@ -119,6 +120,7 @@ def check_head(trial: Trial) -> None:
   The head is hashable, since programs are compiled for it.
   """
   settings = trial.settings
+  settings.require('own_head', bool(settings.own_head), 'MODULE:FUNCTION with methods=own_head')
   with users_program('own_head', settings.own_head, 'a function from the number of classes to a hashable Head'):
     head = own_head(trial)
     hash(head)

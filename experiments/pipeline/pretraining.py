@@ -252,7 +252,7 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
     if int(state.step) < run.fields.num_steps:
-      _note_environment(run, int(state.step))
+      _note_environment(run, int(state.step), reporter)
       with reporter.clock.phase('corpus'):
         call = on_corpus()
       if not isinstance(run.text, np.ndarray | None):
@@ -333,11 +333,11 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def _note_environment(run: Pretraining, done: int) -> None:
+def _note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on."""
   current = environment.environment(run.mesh.devices.flat)
   row = {'from_step': done, 'mesh': dict(run.mesh.shape), **current}
-  files.append_json_line(run.directory / 'environment.jsonl', row)
+  files.append_json_line(run.directory / 'environment.jsonl', row, reporter)
 
 
 def check_machine(settings: Settings) -> None:

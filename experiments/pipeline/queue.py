@@ -64,15 +64,15 @@ def run(
     distributed.broadcast_from_process_0(lambda: results.begin(workdir, grid))
   failed = fill(units, getattr(grid[0], 'time_budget', 0.0), reporter)
   with locks.held(*lock_of_merge):
-    distributed.broadcast_from_process_0(lambda: _merge(workdir, finished()))
+    distributed.broadcast_from_process_0(lambda: _merge(workdir, finished(), reporter))
   return failed
 
 
-def _merge(workdir: pathlib.Path, runs: list[tuple[Any, list[results.Record]]]) -> None:
+def _merge(workdir: pathlib.Path, runs: list[tuple[Any, list[results.Record]]], reporter: Reporter) -> None:
   """Merge records, if there are any; raise Lost."""
   locks.check_held(workdir)
   if any(records for _, records in runs):
-    results.write(workdir, runs)
+    results.write(workdir, runs, reporter)
 
 
 def fill(units: Sequence[Unit], time_budget: float, reporter: Reporter) -> list[Failure]:

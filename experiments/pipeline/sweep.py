@@ -60,7 +60,7 @@ def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
   before = reporter.clock.spent()
   with contextlib.suppress(pretraining.OutOfTime):
     trial_lib.run(folder, [Name(*name) for name in missing], reporter)
-  trials_lib.add_time(folder, timing.difference(reporter.clock.spent(), before))
+  trials_lib.add_time(folder, timing.difference(reporter.clock.spent(), before), reporter)
 
 
 def _others(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> list[Settings]:

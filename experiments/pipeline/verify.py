@@ -20,7 +20,7 @@ from experiments.records.results import Record
 from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, lists
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
 
@@ -47,6 +47,10 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid, own=own.of)]
   trial_of = _trial_names(recorded, grid)
   numbers = [number for number in trial_numbers(text, len(names)) if names[number] in trial_of]
+  valid = (
+    'a folder with records of trials of its settings, made by this version and by functions and files as they are now'
+  )
+  require(not set(names).isdisjoint(trial_of), '--workdir', str(workdir), valid)
   require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     sweep.run(grid, pathlib.Path(scratch), reporter, numbers, own)
@@ -81,20 +85,22 @@ def _show(comparison: pd.DataFrame, reporter: Reporter) -> list[str]:
 def configs_of(workdir: pathlib.Path) -> list[Record]:
   """All settings on record in a folder; raises SettingsError if it has none, or no records."""
   configs = results.configs(workdir) if workdir.is_dir() and results.load(workdir) else []
-  if not configs:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder of records')
+  require(bool(configs), '--workdir', str(workdir), 'a folder of records')
   return configs
 
 
-def recorded_settings(configs: Sequence[Record], pretrained: str, classes: config_lib.Classes) -> list[Settings]:
+def recorded_settings(
+  workdir: pathlib.Path, configs: Sequence[Record], pretrained: str, classes: config_lib.Classes
+) -> list[Settings]:
   """The settings on record without their paths: no record decides where programs or models are. No time limit.
 
   Args:
-    configs: of a folder of records.
+    workdir: a folder of records.
+    configs: of it.
     pretrained: directory of pretrained models to reuse; '' to pretrain again.
     classes: the class of settings of each grid of trials, by its name.
   """
-  grid = [config_lib.from_record(config, classes) for config in configs]
+  grid = results.read(workdir, configs, classes)
   here = {'compilation_cache': grid[0].compilation_cache and 'auto', 'pretrained': pretrained}
   return [dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False) for settings in grid]
 

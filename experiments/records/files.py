@@ -90,17 +90,17 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
 
 
-def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
+def append_json_line(path: pathlib.Path, row: dict[str, Any], reporter: Reporter) -> None:
   """Add a row to those of `path`, whole or not at all; rename a corrupt file and begin another."""
-  write_json_lines(path, [*intact_json_lines(path), row])
+  write_json_lines(path, [*intact_json_lines(path, reporter), row])
 
 
-def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of a log (timing, environments); a corrupt log is renamed and counts as empty."""
+def intact_json_lines(path: pathlib.Path, reporter: Reporter) -> list[dict[str, Any]]:
+  """The rows of a file; a corrupt one is set aside and counts as empty."""
   try:
     return read_json_lines(path)
   except Corrupt:
-    rename_corrupt(path)
+    set_aside(reporter, 'corrupt', path)
     return []
 
 

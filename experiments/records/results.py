@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from experiments.records import files
 from experiments.runtime import storage
+from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, gone, lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Point
@@ -30,7 +31,7 @@ _FIT = (*Point._fields, 'trial', 'task', 'model', 'method', 'step')
 _OTHERS = 'others'
 
 
-def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> None:
+def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], reporter: Reporter) -> None:
   """Merge records into those of a workdir, each of `runs` settings and their records; the caller holds the lock.
 
   What is on file stays, but for what is made again: a fit of a trial, or all records of a study at these settings.
@@ -52,7 +53,7 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]]) -> No
     for record in records:
       add({_VERSION: SCHEMA_VERSION, **named, **points[asking], **record})
       made_again.add(asking)
-  on_file = files.intact_json_lines(workdir / FILE_NAME)
+  on_file = files.intact_json_lines(workdir / FILE_NAME, reporter)
   for row, asking in zip(on_file, _owners(on_file, points)):
     if _OF_TRIALS in row or asking not in made_again:
       add(row | points.get(asking, {}))
@@ -144,9 +145,13 @@ def _asking(settings: Any) -> str:
 
 def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
   """All settings on record, of the experiment of the settings `like`; raises SettingsError if some cannot be read."""
-  contents = configs(workdir)
+  return read(workdir, configs(workdir), {like.experiment: type(like)})
+
+
+def read(workdir: pathlib.Path, contents: Sequence[Record], classes: config_lib.Classes) -> list[Any]:
+  """Settings on record in a folder, of one of the classes; raises SettingsError if some cannot be read."""
   try:
-    return [config_lib.from_record(content, {like.experiment: type(like)}) for content in contents]
+    return [config_lib.from_record(content, classes) for content in contents]
   except SettingsError as error:
     raise SettingsError(f'in {workdir / CONFIG_NAME}, {error}')
 
@@ -175,10 +180,11 @@ def configs(workdir: pathlib.Path) -> list[Record]:
     return []
   except (IsADirectoryError, ValueError):
     content = None
-  every = [content, *content.pop(_OTHERS, [])] if isinstance(content, dict) else [content]
+  others = content.pop(_OTHERS, []) if isinstance(content, dict) else []
+  every: list[Any] = [content, *others] if isinstance(others, list) else [None]
   if not all(isinstance(one, dict) for one in every):
     raise files.Corrupt(f'{path} is damaged; valid are {valid}')
-  version = content.pop(_VERSION, 1)
+  version = every[0].pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
   return [gone.settings_without(one) for one in every]
 

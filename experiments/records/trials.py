@@ -132,10 +132,10 @@ class TunedTask(NamedTuple):
 
 
 @distributed.in_process_0
-def add_time(folder: TrialFolder, spent: dict[str, dict[str, float]]) -> None:
+def add_time(folder: TrialFolder, spent: dict[str, dict[str, float]], reporter: Reporter) -> None:
   """Add the seconds of each phase to the directory of a trial; raise Lost."""
   locks.check_held(folder.directory)
-  files.append_json_line(folder.directory / FILE_OF_TIME, {'trial_id': folder.trial.id, **spent})
+  files.append_json_line(folder.directory / FILE_OF_TIME, {'trial_id': folder.trial.id, **spent}, reporter)
 
 
 def seconds(workdir: pathlib.Path) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import Any
 from absl import flags
 import ml_collections
 
-from experiments.settings import lists as lists_lib
+from experiments.settings import gone, lists as lists_lib
 from experiments.settings.fields import fields, require, SettingsError, users_program
 from experiments.settings.grid import Settings
 from experiments.settings.lists import Lists
@@ -232,6 +232,8 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   config = {name: value for name, value in earlier if value is not None} | config
   for name in sorted(set(config) ^ set(known)):
     fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
+    if name in gone.FIELDS:
+      fault = f'is {config[name]!r:.300} and a field no more; valid is {gone.FIELDS[name]!r} or none'
     raise SettingsError(f'{prefix}{name} {fault}')
   values = {
     name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')

@@ -25,6 +25,8 @@ FIELDS = {
   'token_classes': 0,
   'value_size': 0,
 }
+# Of these any value leaves all records what they are.
+_OF_NO_RECORD = ('fast_compilation', 'keep_checkpoints')
 _METHODS = ('joint', 'joint_converged')
 
 
@@ -39,7 +41,7 @@ def settings_without(content: dict[str, Any]) -> dict[str, Any]:
       kept[name] = settings_without(value)
     elif name in ('methods', 'vanilla_methods') and isinstance(value, list):
       kept[name] = [method for method in value if method not in _METHODS]
-    elif (name, value) not in FIELDS.items():
+    elif name not in _OF_NO_RECORD and (name, value) not in FIELDS.items():
       kept[name] = value
   return kept
 

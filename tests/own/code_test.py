@@ -118,6 +118,7 @@ SHIFTED = dataclasses.replace(TEN, methods=('shift',))
     ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 10\), not \(10, 1, 4\)'),
     ('model', TEN, lambda hmm, _: (Embeddings(10), hmm), r'are probabilities, not \['),
     ('model', TEN, lambda hmm, _: (FirstText(10), hmm), 'no other text'),
+    ('model', dataclasses.replace(TEN, model=''), _exits, 'with models=own'),
     ('model', TEN, _exits, 'which raised SystemExit'),
     ('model', TEN, _interrupts, 'which raised KeyboardInterrupt'),
     ('model', SHIFTED, lambda hmm, _: (Embeddings(10), hmm), 'are `decode` of'),
