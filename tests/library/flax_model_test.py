@@ -86,7 +86,3 @@ def test_a_document_of_a_chunk_is_a_text():
 def test_what_is_no_language_model_is_refused(name, model, hmm):
   with pytest.raises(ValueError, match=f'^{name}\\b'):
     hj.pretrain(hmm, 0, steps=0, model=model)
-
-
-def test_a_seed_is_its_key():
-  np.testing.assert_array_equal(hj.sample_corpus(7, CYCLE, 3, 4), hj.sample_corpus(jax.random.key(7), CYCLE, 3, 4))
