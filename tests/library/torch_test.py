@@ -77,9 +77,9 @@ def test_a_model_that_reads_ids_beside_their_embeddings_is_refused(family, sizes
 def own(kind, dtype=torch.float32):
   """Functions of one's own: row i reads the mean of all embeddings, of those up to i, or of those before it."""
   words, network = torch.nn.Embedding(V + 1, 6, dtype=dtype), torch.nn.Linear(6, V, dtype=dtype)
-  every = torch.arange(40)
-  sees = {'all': every >= 0 * every[:, None], 'up to': every <= every[:, None], 'before': every < every[:, None]}[kind]
-  read = lambda x: sees[: x.shape[1], : x.shape[1]].to(dtype) @ x
+  every = torch.ones(40, 40, dtype=dtype)
+  sees = {'all': every, 'up to': every.tril(), 'before': every.tril(-1)}[kind]
+  read = lambda x: sees[: x.shape[1], : x.shape[1]] @ x
   return torch.nn.ModuleList([words, network]), V, words, lambda x: network(read(x)).softmax(-1)
 
 

@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)
-PAGE = DOCS / 'how_to' / 'own_model.md'
 
 
 def blocks(text):
@@ -63,16 +62,10 @@ def test_the_library_pretrains_as_the_suite_does(block):
   assert_same_bits(jax.device_get(names['params']), params)
 
 
-@pytest.fixture(scope='module')
-def own():
-  """The model of the page on models of one's own, and parameters of it."""
-  exec(blocks(PAGE.read_text())[0], names := {'__name__': __name__})
-  return names['Bigram'](4), np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
-
-
-def test_methods_that_a_model_leaves_out_fall_back(own):
+def test_methods_that_a_model_leaves_out_fall_back():
   """A prompt is rows before the text, a representation the predictions, and the name that of the class."""
-  (model, params), embeddings = own, np.eye(5, 4, dtype=np.float32)
+  exec(blocks((DOCS / 'how_to' / 'own_model.md').read_text())[0], names := {'__name__': __name__})
+  model, params, embeddings = names['Bigram'](4), np.random.default_rng(0).normal(size=(4, 4)), np.eye(5, 4)
   prompt, tokens = embeddings[[2, 1]], np.int32([[4, 1, 2], [0, 3, 3]])
   expected = model.predict(params, prepend(prompt[None], embeddings[tokens]))
   np.testing.assert_array_equal(model.predict_prompted(params, prompt[None], tokens), expected)
