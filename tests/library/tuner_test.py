@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
 import optax
-from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior, rows_of
+from oracles import log_space_conditional, log_space_posterior, rows_of
 import pytest
 import scipy.special
 import scipy.stats
@@ -192,8 +192,7 @@ def test_attention_reads_the_prediction_at_every_position(place):
   token_probs = log_space_conditional(MEMORY, with_prompts(trainable['prompt'], rows_of(MEMORY, INPUTS), place))
   # A head sees the prompt first.
   token_probs[:, :, : P + place] = np.roll(token_probs[:, :, : P + place], -place, axis=2)
-  for task, number in np.ndindex(scores.shape[:2]):
-    head = at(trainable['head'], task)
-    expected = attention_by_the_paper(head, token_probs[task, number], INPUTS[number], 0.5)
-    np.testing.assert_allclose(weights[task, number], expected[0], atol=1e-5)
-    np.testing.assert_allclose(scores[task, number], expected[1], atol=3e-5)
+  for task, probs in enumerate(token_probs):
+    head, features = at(trainable['head'], task), ATTENTION_HEAD.read(probs, INPUTS)
+    np.testing.assert_allclose(weights[task], ATTENTION_HEAD.attend(head, features), atol=1e-5)
+    np.testing.assert_allclose(scores[task], ATTENTION_HEAD.scores(head, features), atol=3e-5)
