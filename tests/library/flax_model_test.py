@@ -80,7 +80,6 @@ def test_a_document_of_a_chunk_is_a_text():
     # It reads the token that it predicts.
     ('Neighbour', Neighbour(is_open=True), CYCLE),
     ('predict', Neighbour(), hj.random_hmm(0, 3, 4)),
-    ('model', nn.Dense(3), CYCLE),
   ],
 )
 def test_what_is_no_language_model_is_refused(name, model, hmm):

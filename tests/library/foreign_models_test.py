@@ -73,12 +73,12 @@ def test_arrays_of_other_versions_are_the_same_model(change, folder):
 def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
   state, index = load_file(folder / WEIGHTS), folder / f'{WEIGHTS}.index.json'
   (folder / WEIGHTS).unlink()
-  files = {name: f'model-{len(name) % 2}.safetensors' for name in state}
-  for file in set(files.values()):
-    save_file({name: state[name] for name in state if files[name] == file}, folder / file)
+  save_file({WORDS: state.pop(WORDS)}, folder / 'words.safetensors')
+  save_file(state, folder / 'others.safetensors')
+  files = dict.fromkeys(state, 'others.safetensors') | {WORDS: 'words.safetensors'}
   index.write_text(json.dumps({'weight_map': files}))
   assert equal_bits(hj.load(folder)[1], PARAMS)
-  index.write_text(json.dumps({'weight_map': files | {WORDS: '../model-0.safetensors'}}))
+  index.write_text(json.dumps({'weight_map': files | {WORDS: '../words.safetensors'}}))
   with pytest.raises(ValueError, match='is not beside it'):
     hj.load(folder)
 
