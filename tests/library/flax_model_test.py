@@ -59,7 +59,11 @@ def test_a_module_learns_and_its_layers_are_read_and_replaced():
   np.testing.assert_allclose(swapped, probs[::-1], atol=1e-6)
   task = hj.draw_task(CYCLE, 1, length=5, num_train=32, num_test=20, hidden=-1)
   schedule = hj.Schedule(0.1, 10, 8, 2, 0.0, 1.0)
-  assert hj.tune(model, params, CYCLE, task, prompt_length=2, schedule=schedule).accuracy > 0.9
+  tuned, (inputs, labels) = (
+    hj.tune(model, params, CYCLE, task, prompt_length=2, schedule=schedule),
+    task.examples(CYCLE),
+  )
+  assert tuned.accuracy == (tuned.predict(inputs[32:]) == labels[32:]).mean() > 0.9
 
 
 def test_a_document_of_a_chunk_is_a_text():
