@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
 import optax
-from oracles import log_space_conditional, log_space_posterior, rows_of
+from oracles import log_space_conditional, rows_of
 import pytest
 import scipy.special
 import scipy.stats
@@ -53,15 +53,9 @@ def with_prompts(prompts, rows, place=0):
 
 
 @pytest.fixture(scope='module')
-def posteriors():
-  """P[H_1 | X_-1] of `INPUTS`."""
-  return log_space_posterior(HIDDEN, rows_of(HIDDEN, INPUTS)).leave_one_out_probs[:, 0]
-
-
-@pytest.fixture(scope='module')
-def at_mask(posteriors):
+def at_mask():
   """G_1 of `INPUTS`."""
-  return posteriors @ np.float64(HIDDEN.emission_matrix)
+  return log_space_conditional(HIDDEN, rows_of(HIDDEN, INPUTS))[:, 0]
 
 
 def start(tuner, frozen, features, tasks=TASKS, schedule=SCHEDULE):
@@ -80,9 +74,9 @@ def linear(head, features):
   return np.asarray(features) @ np.float64(head.weights) + np.float64(head.bias)[:, None]
 
 
-def train(tuner, frozen, features, labels, *, tasks=TASKS, schedule=SCHEDULE):
+def train(tuner, frozen, features, labels, schedule=SCHEDULE):
   """The state after all epochs, and the losses of each."""
-  state, losses = start(tuner, frozen, features, tasks, schedule), []
+  state, losses = start(tuner, frozen, features, schedule=schedule), []
   for _ in range(schedule.num_epochs):
     state, some = tuner_lib.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
     losses.append(some)
