@@ -27,22 +27,15 @@ exit "$status"
 """
 
 
-def _start(tmp_path, *words, python=None, nvidia_smi='exit 9', **variables):
+def _start(tmp_path, *words, python, nvidia_smi='exit 9', **variables):
   """The script from another folder, with programs that stand for others first on its path."""
-  programs = {'nvidia-smi': f'#!/bin/sh\n{nvidia_smi}\n'}
-  for name, text in (programs | ({'python': python} if python else {})).items():
+  for name, text in ('nvidia-smi', f'#!/bin/sh\n{nvidia_smi}\n'), ('python', python):
     (tmp_path / name).write_text(text)
     (tmp_path / name).chmod(0o755)
   env = {name: value for name, value in os.environ.items() if name != 'CUDA_VISIBLE_DEVICES'}
   env |= {'PATH': f'{tmp_path}:{sys.prefix}/bin:{env["PATH"]}', 'TMPDIR': str(tmp_path), **variables}
   command = [ROOT / 'launch' / 'local.sh', *words]
-  return subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _end(process):
-  """The exit status, and what it said."""
-  out, err = process.communicate(timeout=300)
-  return process.returncode, out.splitlines(), err
+  return subprocess.Popen(command, env=env, cwd=tmp_path)
 
 
 def _logs(tmp_path):
@@ -60,8 +53,7 @@ def test_a_signal_is_passed_on_once(tmp_path, number, status):
     process.send_signal(number)
     seen += more
   (tmp_path / 'end').touch()
-  code, _, _ = _end(process)
-  assert code == status and _logs(tmp_path) == [f'{seen}ends\n'] * 2
+  assert process.wait(timeout=300) == status and _logs(tmp_path) == [f'{seen}ends\n'] * 2
 
 
 @pytest.mark.parametrize(
@@ -77,7 +69,6 @@ def test_each_run_has_every_word_and_a_gpu_of_its_own(tmp_path, nvidia_smi, vari
   """One process per device that CUDA is allowed, or else per device; the status is the first that is not 0."""
   words = '--config=theory:smoke', "--config.methods=('head', 'prompt')"
   process = _start(tmp_path, '2', 'theory:smoke', words[1], python=TELLS, nvidia_smi=nvidia_smi, **variables)
-  status, _, _ = _end(process)
-  assert status == ended
+  assert process.wait(timeout=300) == ended
   expected = [[str(ROOT), '-m', 'experiments.main', *words, gpu] for gpu in told]
   assert [log.splitlines() for log in _logs(tmp_path)] == expected

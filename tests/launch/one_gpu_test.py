@@ -18,9 +18,10 @@ PARTS = ['profile', 'trial_30', 'benchmark', 'trial_10']
 
 def call(tmp_path, seconds, slow='none', broken='none'):
   """The exit status, and the parts that have ended so far, in their order."""
-  for name, text in ('python', PYTHON), ('slow', slow), ('broken', broken), ('ended', ''):
-    (tmp_path / name).touch()
-    (tmp_path / name).write_text(text or (tmp_path / name).read_text())
+  (tmp_path / 'slow').write_text(slow)
+  (tmp_path / 'broken').write_text(broken)
+  (tmp_path / 'ended').touch()
+  (tmp_path / 'python').write_text(PYTHON)
   (tmp_path / 'python').chmod(0o755)
   env = os.environ | {'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'TMPDIR': str(tmp_path)}
   command = [ROOT / 'launch' / 'one_gpu.sh', tmp_path / 'work', str(seconds)]

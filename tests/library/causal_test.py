@@ -1,32 +1,21 @@
-"""Causal models: row i sees the tokens before i and no others, in BERT, the exact model, the loss and tuning."""
+"""Causal models: row i sees the tokens before i and no others, in BERT, the exact model and tuning."""
 
 from bert_cases import random_params, SMALLEST
 from conftest import dirichlet_hmm
 import jax
-import jax.numpy as jnp
 import numpy as np
 from oracles import log_space_conditional, rows_of
 import pytest
 
 import hmm_jax as hj
 from hmm_jax.models import bayes_gap
-from hmm_jax.models.masking import next_token
-from hmm_jax.models.pretraining import train_step, TrainState
 from hmm_jax.models.shifted import Shifted
 
 V, T = 4, 4
 CAUSAL = SMALLEST.clone(causal=True)
-MODEL, PARAMS = hj.BertModel(CAUSAL), random_params(CAUSAL)
 DRAWS = np.random.default_rng(0)
 TEXTS = DRAWS.integers(0, V, (9, T))
 HMM = jax.tree.map(np.float32, dirichlet_hmm(DRAWS, 3))
-TASK = hj.DownstreamTask(np.eye(3), jax.random.key(1), length=T, num_train=20, num_test=10, hidden=-1)
-SCHEDULE = hj.Schedule(0.1, 1, 10, 1, 0.0, 1.0)
-
-
-def answers(head, probs):
-  """The class of each text by a linear head on the last row."""
-  return (np.asarray(probs)[:, -1] @ head.weights + head.bias).argmax(-1).tolist()
 
 
 @pytest.mark.parametrize('scan_layers', (False, True))
@@ -50,32 +39,14 @@ def test_the_causal_exact_model_is_the_masked_one_with_the_last_token_hidden():
   np.testing.assert_allclose(at_mask.token_probs[:, 0], ideal.token_probs[:, -1], atol=1e-6)
 
 
-def test_the_loss_is_the_negative_log_likelihood():
-  """The training loss is the mean of -log P[x_i | x_1..i-1]."""
-  optimizer = SCHEDULE.optimizer(20)
-  state = TrainState(jnp.int32(0), PARAMS, optimizer.init(PARAMS))
-  step = jax.jit(lambda state: train_step(CAUSAL, optimizer, next_token(V), state, TEXTS, jax.random.key(0))[1])
-  probs = np.take_along_axis(np.asarray(hj.token_probs(MODEL, PARAMS, TEXTS)), TEXTS[..., None], -1)
-  np.testing.assert_allclose(step(state), -np.log(probs).mean(), rtol=1e-5)
-
-
-def test_tuning_follows_the_hidden_token():
-  """The mirror of the paper's task: the last token is hidden, and its likeliest state is the label.
-
-  A head reads it, whatever a text has there.
-  """
-  inputs, labels = TASK.examples(HMM)
-  assert ((inputs == V) == np.eye(T)[-1]).all()
-  beliefs = hj.activations(hj.ExactModel(V, causal=True), HMM, inputs)['beliefs']
-  assert (labels == beliefs[:, -1].argmax(-1)).all()
-  tuned = hj.tune(MODEL, PARAMS, HMM, TASK, prompt_length=0, schedule=SCHEDULE)
-  assert tuned.predict(TEXTS).tolist() == answers(tuned.head, hj.token_probs(MODEL, PARAMS, TEXTS))
-
-
 def test_a_constant_shift_is_tuned_like_a_prompt_and_patches_the_last_activation():
   """Wherever its row stands, it moves all others."""
-  tuned = hj.tune(Shifted(MODEL), PARAMS, HMM, TASK, prompt_length=1, schedule=SCHEDULE)
-  shifted = hj.with_activations(MODEL, PARAMS, TEXTS, {'layer_1': lambda x: x + tuned.prompt})
-  assert tuned.predict(TEXTS).tolist() == answers(tuned.head, shifted)
-  beside = jax.jit(lambda prompt: Shifted(MODEL).predict_prompted(PARAMS, prompt, TEXTS, place=1))(tuned.prompt)
+  model, params = hj.BertModel(CAUSAL), random_params(CAUSAL)
+  task = hj.DownstreamTask(np.eye(3), 1, length=T, num_train=20, num_test=10, hidden=-1)
+  schedule = hj.Schedule(0.1, num_epochs=1, batch_size=10, warmup_steps=1, weight_decay=0.0, clip_norm=1.0)
+  tuned = hj.tune(Shifted(model), params, HMM, task, prompt_length=1, schedule=schedule)
+  shifted = hj.with_activations(model, params, TEXTS, {'layer_1': lambda x: x + tuned.prompt})
+  scores = np.asarray(shifted)[:, -1] @ tuned.head.weights + tuned.head.bias
+  assert tuned.predict(TEXTS).tolist() == scores.argmax(-1).tolist()
+  beside = jax.jit(lambda prompt: Shifted(model).predict_prompted(params, prompt, TEXTS, place=1))(tuned.prompt)
   np.testing.assert_allclose(np.delete(beside, 1, axis=1), shifted, atol=1e-6)

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import zipfile
 
 from conftest import DOCS
 from hmm_cases import float32_hmm
@@ -43,12 +42,10 @@ def test_an_example_follows_the_schema(name):
     np.testing.assert_allclose(loaded, made, atol=1e-15)
 
 
-def _npz(array, old=b'', new=b''):
-  """The bytes of an archive of one array, some bytes of which are replaced."""
-  member, archive = io.BytesIO(), io.BytesIO()
-  np.save(member, array)
-  with zipfile.ZipFile(archive, 'w') as file:
-    file.writestr('initial_probs.npy', member.getvalue().replace(old, new))
+def _npz(array):
+  """The bytes of an archive of one array."""
+  archive = io.BytesIO()
+  np.savez(archive, initial_probs=array)
   return archive.getvalue()
 
 
@@ -65,7 +62,6 @@ def _json(**changes):
     ('.json', _json(num_states=10**12), 'the keys are'),
     ('.json', b'[0.5, 0.5]', 'cannot be read'),
     ('.npz', _npz(np.zeros(40_000)), 'cannot be read .it has 320,128 bytes'),
-    ('.npz', _npz([0.5], b'(1,), }            ', b'(1000000000000,), }'), 'cannot be read .*(allocate|EOF)'),
   ],
 )
 def test_wrong_files_are_refused(tmp_path, monkeypatch, suffix, content, reason):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from saved_cases import BERT, edited, equal_bits, MODEL, PARAMS, TOKENS, WEIGHTS
+from saved_cases import BERT, edited, equal_bits, MODEL, PARAMS, WEIGHTS
 
 import hmm_jax as hj
 from hmm_jax.files.hugging_face import params_of
@@ -73,12 +73,12 @@ def test_arrays_of_other_versions_are_the_same_model(change, folder):
 def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
   state, index = load_file(folder / WEIGHTS), folder / f'{WEIGHTS}.index.json'
   (folder / WEIGHTS).unlink()
-  files = {name: f'model-{len(name) % 2}.safetensors' for name in state}
-  for file in set(files.values()):
-    save_file({name: state[name] for name in state if files[name] == file}, folder / file)
+  save_file({WORDS: state.pop(WORDS)}, folder / 'words.safetensors')
+  save_file(state, folder / 'others.safetensors')
+  files = dict.fromkeys(state, 'others.safetensors') | {WORDS: 'words.safetensors'}
   index.write_text(json.dumps({'weight_map': files}))
   assert equal_bits(hj.load(folder)[1], PARAMS)
-  index.write_text(json.dumps({'weight_map': files | {WORDS: '../model-0.safetensors'}}))
+  index.write_text(json.dumps({'weight_map': files | {WORDS: '../words.safetensors'}}))
   with pytest.raises(ValueError, match='is not beside it'):
     hj.load(folder)
 
@@ -105,22 +105,6 @@ def test_a_mask_is_found_in_every_file_of_a_tokenizer(file, content, folder):
     (folder / 'vocab.txt').write_text('a\nb\nc\n<mask>\n[MASK]' if 'mask_token' in content else 'a\nb\nc')
   (folder / file).write_bytes((content if file == 'vocab.txt' else json.dumps(content)).encode())
   assert equal_bits(hj.load(folder)[1], expected)
-
-
-@pytest.mark.parity
-def test_a_torch_module_tunes_as_the_model_that_it_holds(folder):
-  """A BERT in transformers gives our predictions, and slopes in a prompt."""
-  transformers = pytest.importorskip('transformers', reason="needs transformers: pip install -e '.[parity]'")
-  torch_model = hj.from_torch(transformers.AutoModelForMaskedLM.from_pretrained(folder), 7)
-
-  def total(model, params, prompts):
-    probs = model.predict_prompted(params, prompts, TOKENS[:4], np.array([2]))
-    return (probs**3).sum()
-
-  prompts = np.random.default_rng(1).normal(size=(3, 2, 12)).astype(np.float32)
-  ours = jax.value_and_grad(total, argnums=2)(MODEL, PARAMS, prompts)
-  theirs = jax.jit(jax.value_and_grad(total, argnums=2), static_argnums=0)(torch_model, (), prompts)
-  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5, rtol=1e-4), ours, theirs)
 
 
 @pytest.mark.parametrize(

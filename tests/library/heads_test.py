@@ -43,13 +43,21 @@ def weights_and_scores(kind, head, token_probs, tokens):
   return in_float64(jax.jit(run), head, token_probs, tokens)
 
 
-@pytest.mark.parametrize(('temperature', 'prompt_length'), [(0.0, P), (0.2, P), (3.0, 0)])
-def test_weights_and_scores_are_the_papers(temperature, prompt_length, rng):
-  """They are (4.1) and (4.2), with the rows of a prompt before the tokens."""
-  head, kind = random_head(rng, prompt_length), Attention(C, KEY_SIZE, VALUE_SIZE, temperature)
-  inputs = random_inputs(rng, 6, prompt_length + T)
-  expected = [attention_by_the_paper(head, *each, temperature) for each in zip(*inputs, strict=True)]
-  for ours, by_paper in zip(weights_and_scores(kind, head, *inputs), zip(*expected), strict=True):
+@pytest.mark.parametrize(
+  ('temperature', 'prompt_length', 'reads_probs', 'reads_tokens'),
+  [(0.0, P, True, True), (0.2, P, True, True), (1.0, P, False, True), (3.0, 0, True, False)],
+)
+def test_weights_and_scores_are_the_papers(temperature, prompt_length, reads_probs, reads_tokens, rng):
+  """They are (4.1) and (4.2), with the rows of a prompt before the tokens.
+
+  A control that reads only its part has those of uniform predictions, or of token 0 everywhere.
+  """
+  head = random_head(rng, prompt_length)
+  kind = Attention(C, KEY_SIZE, VALUE_SIZE, temperature, reads_probs, reads_tokens)
+  token_probs, tokens = random_inputs(rng, 6, prompt_length + T)
+  read = token_probs if reads_probs else np.full_like(token_probs, 1 / V), tokens * reads_tokens
+  expected = [attention_by_the_paper(head, *each, temperature) for each in zip(*read, strict=True)]
+  for ours, by_paper in zip(weights_and_scores(kind, head, token_probs, tokens), zip(*expected), strict=True):
     np.testing.assert_allclose(ours, by_paper, atol=1e-12)
 
 
@@ -85,14 +93,3 @@ def test_the_official_head_attends_for_each_token_apart(rng):
     expected = [attention_by_the_released_code(head, row) for row in token_probs]
     for ours, theirs in zip(weights_and_scores(kind, head, token_probs, tokens), zip(*expected), strict=True):
       np.testing.assert_allclose(ours, theirs, atol=1e-13)
-
-
-@pytest.mark.parametrize(('reads_probs', 'reads_tokens'), [(True, False), (False, True)])
-def test_a_control_reads_only_its_part(reads_probs, reads_tokens, rng):
-  """Its weights and scores are those of uniform predictions, or of token 0 everywhere."""
-  how = (C, KEY_SIZE, VALUE_SIZE, 1.0)
-  head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 6)
-  read = token_probs if reads_probs else np.full_like(token_probs, 1 / V), tokens * reads_tokens
-  control = weights_and_scores(Attention(*how, reads_probs, reads_tokens), head, token_probs, tokens)
-  for ours, expected in zip(control, weights_and_scores(Attention(*how), head, *read), strict=True):
-    np.testing.assert_allclose(ours, expected, atol=1e-12)

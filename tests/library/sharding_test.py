@@ -18,20 +18,12 @@ from hmm_jax.models import pretraining as pretraining_lib, sharding
 
 SIZES = dict(
   bert__num_layers=2,
-  bert__width=16,
-  bert__num_heads=4,
-  bert__ffn_width=32,
-  bert__max_positions=16,
   bert__dropout_rate=0.1,
   bert__init_stddev=0.1,
-  corpus__num_documents=64,
-  corpus__document_length=16,
-  corpus__chunk_length=16,
   pretrain__batch_size=16,
   pretrain__learning_rate=1e-2,
   pretrain__warmup_steps=5,
   pretrain__steps_per_call=20,
-  pretrain__mask_rate=0.3,
 )
 OF_ADAMW = settings_of('smoke', **SIZES, pretrain__optimizer='adamw')
 OF_MUON = settings_of('smoke', **SIZES, pretrain__optimizer='muon')
@@ -79,17 +71,9 @@ def _train(settings, sizes):
   return state, np.asarray(losses), program.as_text()
 
 
-def _communicated(text):
-  """Bytes of the arrays that a program communicates, each line once: all of them float, for the corpus goes nowhere."""
-  lines = re.findall(r'= (.*) (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)[(]', text)
-  assert not any(re.search(r'[su]\d+\[\d', line) for line in lines)
-  shapes = re.findall(r'f32\[([\d,]+)\]', ' '.join(lines))
-  return 4 * sum(int(np.prod(np.int64(shape.split(',')))) for shape in shapes)
-
-
 def check_meshes():
   """Run in a process of its own that has eight devices."""
-  for settings, sizes, times in ((OF_ADAMW, (2, 2, 2), 6), (OF_MUON, (1, 4, 2), 8)):
+  for settings, sizes in ((OF_ADAMW, (2, 2, 2)), (OF_MUON, (1, 4, 2))):
     _, expected, _ = _train(settings, (1, 1, 1))
     state, losses, text = _train(settings, sizes)
     np.testing.assert_allclose(losses, expected, rtol=0, atol=5e-6)
@@ -98,8 +82,6 @@ def check_meshes():
       assert leaf.sharding.is_equivalent_to(place, leaf.ndim)
     # Each device has its rows of a batch of 16.
     assert 'u8[4,16]' in text and 'u8[16,16]' not in text
-    # Measured: 5.7 and 7.8 times the parameters; 34 times where a batch is not split.
-    assert _communicated(text) < times * sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
 
   other = sharding.make_mesh(1, 2, 1)
   with tempfile.TemporaryDirectory() as directory:

@@ -19,11 +19,6 @@ HMM = jax.tree.map(np.float32, dirichlet_hmm(np.random.default_rng(0), 3, V))
 DOCUMENTS = np.random.default_rng(0).permutation(np.array(list(itertools.product(range(V), repeat=T)), np.uint8))
 
 
-@pytest.fixture(scope='module')
-def state_probs():
-  return tasks.hidden_state_probs(HMM, tasks.hide(jnp.asarray(DOCUMENTS), V))
-
-
 def exact_state_probs(hmm, documents):
   """P[H_1 | X_2:T], the first token not counted."""
   hmm = float64(hmm)
@@ -52,8 +47,9 @@ def test_posterior_cell_probs_are_exact_in_float64(monkeypatch):
   np.testing.assert_allclose(probs, expected, rtol=1e-11)
 
 
-def test_labels_are_the_class_of_the_highest_score(state_probs):
+def test_labels_are_the_class_of_the_highest_score():
   """Labels are argmax of mu @ P[H_1 | X_-1], which is exact in float64, and the margin is the gap to the next score."""
+  state_probs = tasks.hidden_state_probs(HMM, tasks.hide(DOCUMENTS, V))
   for seed in range(4):
     task = tasks.draw_task(jax.random.key(seed), state_probs, 4, num_classes=3)
     scores = exact_state_probs(HMM, DOCUMENTS) @ np.asarray(task.task_weights, np.float64).T

@@ -1,6 +1,4 @@
-"""The front of the library: its block of five lines, tasks, and a model that no part of the project knows."""
-
-import re
+"""The front of the library: pretraining, tasks, and a model that no part of the project knows."""
 
 from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
@@ -12,104 +10,55 @@ from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
 import hmm_jax as hj
-from hmm_jax import defaults, workflow
-from hmm_jax.distributions.processes import even
+from hmm_jax import defaults
+from hmm_jax.distributions.processes import even, mess3
 from hmm_jax.models.model import prepend
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)
-QUICK = hj.Schedule(0.05, num_epochs=20, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
-KEY = jax.random.key(0)
-PAGE = DOCS / 'how_to' / 'own_model.md'
 
 
-def blocks(text):
-  return re.findall(r'```python\n(.*?)```', text, re.DOTALL)
-
-
-@pytest.fixture(scope='module')
-def block():
-  """The names of the block in the docstring, which is run as it stands but for fewer steps, and what it reports."""
-  reports = []
-  names = {'hj': hj, 'jax': jax, 'key': jax.random.key(0), 'print': lambda *report: reports.append(report)}
-  with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(defaults, 'WARMUP_STEPS', 1)
-    patched.setattr(defaults, 'STEPS_PER_CALL', 2)
-    patched.setitem(defaults.CORPUS, 'num_documents', 4)
-    patched.setitem(defaults.SCHEDULE, 'batch_size', 300)
-    patched.setitem(defaults.SCHEDULE, 'num_epochs', 1)
-    exec(blocks(workflow.__doc__)[0].replace('steps=600', 'steps=4'), names)
-  return names, reports
-
-
-def test_the_block_runs_as_it_stands(block):
-  """A prompt of ten rows and a linear head, on a BERT and on the exact model; the accuracy is that of predictions."""
-  names, (_, (step, values)) = block
-  assert step == 4 and 0.8 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
-  inputs, labels = names['task'].examples(names['hmm'])
-  assert names['tuned'].prompt.shape == (10, 128) and names['exact'].prompt.shape == (10, 3)
-  for tuned in (names['tuned'], names['exact']):
-    assert tuned.accuracy == (tuned.predict(inputs[1500:]) == labels[1500:]).mean()
-
-
-def test_the_library_pretrains_as_the_suite_does(block):
+def test_the_library_pretrains_as_the_suite_does(monkeypatch):
   """The parameters are those of the experiments at the small scale, bit by bit."""
-  names, _ = block
+  monkeypatch.setattr(defaults, 'WARMUP_STEPS', 1)
+  monkeypatch.setattr(defaults, 'STEPS_PER_CALL', 2)
+  monkeypatch.setitem(defaults.CORPUS, 'num_documents', 4)
+  hmm, key, reports = mess3(), jax.random.key(0), []
+  found = hj.pretrain(hmm, key, steps=4, report=lambda *report: reports.append(report)).params
   fields = dict(num_steps=4, steps_per_call=2, warmup_steps=1, checkpoint_every=4, measure_every=4)
   changes = {f'pretrain__{name}': value for name, value in fields.items()}
   settings = settings_of('small', corpus__num_documents=4, hmm__num_tokens=3, **changes)
-  planned = pretraining.planned(settings, names['hmm'], names['key'])
-  ((_, params),) = pretraining.params_along(planned, (4,), QUIET)
-  assert_same_bits(jax.device_get(names['params']), params)
+  ((_, params),) = pretraining.params_along(pretraining.planned(settings, hmm, key), (4,), QUIET)
+  assert_same_bits(jax.device_get(found), params)
+  _, (step, values) = reports
+  assert step == 4 and 0.8 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
 
 
-@pytest.fixture(scope='module')
-def own():
-  """The model of the page on models of one's own, and parameters of it."""
-  exec(blocks(PAGE.read_text())[0], names := {'__name__': __name__})
-  return names['Bigram'](4), np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
-
-
-def test_a_model_of_embed_and_predict_is_tuned(own):
-  """Head and prompt are trained on it, as the loss of each epoch says, and its parameters stay."""
-  losses, before = [], np.copy(own[1])
-  report = lambda step, values: losses.append(values['train_loss'])
-  hj.tune(*own, CHAIN, TASK, prompt_length=2, schedule=QUICK, report=report)
-  assert len(losses) == 20 and losses[-1] < losses[0] - 0.03
-  np.testing.assert_array_equal(own[1], before)
-
-
-def test_methods_that_a_model_leaves_out_fall_back(own):
-  """A prompt is rows before the text, a representation the predictions, and the name that of the class."""
-  (model, params), embeddings = own, np.eye(5, 4, dtype=np.float32)
+def test_methods_that_a_model_leaves_out_fall_back():
+  """A prompt is rows before the text, and a representation the predictions."""
+  page = (DOCS / 'how_to' / 'own_model.md').read_text()
+  exec(page.split('```')[1].removeprefix('python'), names := {'__name__': __name__})
+  model, params, embeddings = names['Bigram'](4), np.random.default_rng(0).normal(size=(4, 4)), np.eye(5, 4)
   prompt, tokens = embeddings[[2, 1]], np.int32([[4, 1, 2], [0, 3, 3]])
   expected = model.predict(params, prepend(prompt[None], embeddings[tokens]))
   np.testing.assert_array_equal(model.predict_prompted(params, prompt[None], tokens), expected)
   np.testing.assert_array_equal(model.represent(params, embeddings[tokens]), model.predict(params, embeddings[tokens]))
-  assert model.embedding_size(params) == 4 and model.name == 'Bigram'
-
-
-@pytest.mark.parametrize('hidden', [0, -1])
-def test_labels_of_ones_own_are_tuned(own, hidden):
-  """A function of texts and posteriors labels as the arrays that it gives; a token that is not masked is."""
-  third = lambda texts, posteriors: texts[:, 2] % 3
-  by_function = TASK._replace(task_weights=third, hidden=hidden)
-  inputs, labels = by_function.examples(CHAIN)
-  assert (inputs[:, hidden] == 4).all() and set(labels) == {0, 1, 2}
-  by_arrays = hj.DownstreamTask.from_labels(
-    np.where(inputs == 4, 0, inputs), labels, TASK.key, num_train=48, hidden=hidden
-  )
-  first, second = (hj.tune(*own, CHAIN, task, prompt_length=0, schedule=QUICK) for task in (by_function, by_arrays))
-  assert first.accuracy == second.accuracy and first.head.weights.shape == (4, 3)
 
 
 @pytest.mark.parametrize('hidden', [0, -1])
 @pytest.mark.parametrize('process', [CHAIN, even()])
 def test_a_function_of_labels_sees_beliefs(process, hidden):
-  """Of a process of matrices those over its states, as `hj.beliefs` has them, not of pairs of a token and a state."""
+  """Of a process of matrices those over its states, as `hj.beliefs` has them, not of pairs of a token and a state.
+
+  The arrays that it gives are the same examples; a token that is not masked is.
+  """
   seen = []
-  task = TASK._replace(task_weights=lambda texts, states: seen.append(states) or states.argmax(1), hidden=hidden)
-  inputs, _ = task.examples(process)
+  label = lambda texts, states: seen.append(states) or texts[:, 2] % 2
+  inputs, labels = TASK._replace(task_weights=label, hidden=hidden).examples(process)
   np.testing.assert_allclose(seen[0], hj.beliefs(process, inputs)[:, hidden], atol=1e-12)
+  is_masked = inputs == process.num_tokens
+  assert is_masked[:, hidden].all() and set(labels) == {0, 1}
+  again = hj.DownstreamTask.from_labels(np.where(is_masked, 0, inputs), labels, hidden=hidden).examples(process)
+  jax.tree.map(np.testing.assert_array_equal, again, (inputs, labels))

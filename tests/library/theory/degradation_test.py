@@ -33,8 +33,8 @@ def _noisy(scale, salt=1, tokens=TOKENS):
   return np.asarray(_predict(params, tokens), np.float64)
 
 
-def _exact(tokens=TOKENS):
-  return log_space_conditional(DRAWN, rows_of(DRAWN, tokens))
+def _exact():
+  return log_space_conditional(DRAWN, rows_of(DRAWN, TOKENS))
 
 
 @pytest.mark.slow

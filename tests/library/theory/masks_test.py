@@ -21,12 +21,6 @@ def from_uniform(transitions, emissions):
   return hj.HMM(*map(fraction_rows, (np.ones(len(transitions)), transitions, emissions)))
 
 
-def cycle(tokens, stay=0):
-  """One state for each token, which it says; a state stays `stay` times as often as it moves."""
-  one_hot = np.eye(len(tokens), dtype=int)
-  return from_uniform(stay * one_hot + np.roll(one_hot, 1, axis=1), np.eye(2, dtype=int)[tokens])
-
-
 # The lumpable chain of docs/findings/theory.md, and one of which states 0 and 1 have equal pasts.
 LUMPABLE = from_uniform([[1, 3, 6], [6, 4, 0], [3, 3, 4]], [[1, 0], [1, 0], [0, 1]])
 TWINS = from_uniform([[1, 1, 2], [2, 2, 0], [1, 1, 2]], [[1, 1], [1, 1], [0, 2]])
@@ -51,7 +45,7 @@ def pasts(hmm, masks, joint):
 
 
 # P[state 0] is 0 modulo the prime.
-RARE = cycle([0, 1], stay=1)._replace(initial_probs=fraction_rows([PRIME, 1]))
+RARE = from_uniform(np.ones((2, 2), int), np.eye(2, dtype=int))._replace(initial_probs=fraction_rows([PRIME, 1]))
 
 
 @pytest.mark.parametrize(
