@@ -85,14 +85,6 @@ def any_tokens(*_):
   return np.random.default_rng(0).integers(10, size=(16, 8), dtype=np.uint8)
 
 
-def finished_study(study, settings, workdir):
-  """The output of a study that runs to its end, and of its report."""
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  study.run(settings, workdir, reporter)
-  study.show(settings, workdir, reporter)
-  return reporter.console.file.getvalue()
-
-
 def run_command(*arguments):
   """The exit code, standard output and standard error of a command line."""
   out, err = io.StringIO(), io.StringIO()
