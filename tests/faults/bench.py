@@ -20,14 +20,12 @@ class Scenario(NamedTuple):
     name: of this one.
     disturb: (bench, workdir) -> what was said. The same command is started after it.
     says: what has to be said then, or by the same command after it.
-    corrupt: how many files have to be kept as NAME.corrupt; None: any number.
   """
 
   kind: str
   name: str
   disturb: Callable[['Bench', pathlib.Path], str]
   says: str = ''
-  corrupt: int | None = None
 
 
 class Bench:
@@ -70,7 +68,6 @@ class Bench:
     self.check_left(workdir / 'run')
     said += ended.said
     assert scenario.says in said and 'Traceback' not in said, said
-    assert scenario.corrupt in (None, len(list(workdir.rglob('*.corrupt'))))
     assert not [*workdir.rglob('.*.partial')]
 
 

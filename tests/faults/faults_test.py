@@ -12,7 +12,6 @@ from . import bad_inputs, bench as bench_lib
 from .scenarios import SCENARIOS
 
 WHOLE = bool(os.environ.get('FAULTS'))
-# tests/records/trials_test.py damages records and arrays.
 IN_SMALL = {'as writing begins', 'SIGTERM as tuning begins', 'two on one workdir, the second after 0%'}
 CHOSEN = [scenario for scenario in SCENARIOS if WHOLE or scenario.name in IN_SMALL]
 # A head without a prompt has the same bits however many tasks are tuned side by side; a prompt has not.

@@ -8,7 +8,6 @@ import contextlib
 import functools
 import multiprocessing
 import os
-import resource
 import runpy
 import signal
 import sys
@@ -42,18 +41,15 @@ class Ended(NamedTuple):
 
 
 class Run:
-  """A run of a command line, which leaves in the folder `logs` what it prints and its phases.
+  """A run of a command line, which leaves in the folder `logs` what it prints and its phases."""
 
-  With `most_bytes` the system refuses what makes a file longer, as on a full disk.
-  """
-
-  def __init__(self, arguments, logs, moment=None, most_bytes=0):
+  def __init__(self, arguments, logs, moment=None):
     logs.mkdir(parents=True, exist_ok=True)
     self._log = logs / f'{time.monotonic_ns()}.log'
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self._phases.touch()
-    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, most_bytes)
+    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment)
 
   def send(self, number):
     """Send a signal, unless the run is over."""
@@ -97,13 +93,11 @@ def _server():
   return context
 
 
-def _run(arguments, log, phases, moment, most_bytes):
+def _run(arguments, log, phases, moment):
   """In the new process; as Python does, it ends an interrupt that nobody handles by that signal."""
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
-  if most_bytes:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
   # Processes that a shell starts in the background ignore it.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   try:

@@ -94,7 +94,7 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path, monkeypatch):
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
   """More draws of all sizes keep what is done."""
-  fewer = dataclasses.replace(settings, time_budget=0.0, num_trials_by_size=(3, 1))
+  fewer = dataclasses.replace(settings, num_states=(6, 4), time_budget=0.0, num_trials_by_size=(1, 3))
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
-  more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(5, 3))
+  more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(3, 5))
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
