@@ -14,7 +14,7 @@ from settings_cases import settings_of
 from experiments import main as main_lib
 from experiments.pipeline import distance, downstream, pretraining, trial as trial_lib
 from experiments.pipeline.job import FrozenModel, Job
-from experiments.records import results, trials
+from experiments.records import files, results, trials
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
@@ -105,6 +105,12 @@ def records_of(workdir):
   return [row | {'environment': ''} for row in results.load(workdir)]
 
 
+def made(workdir):
+  """The records without their machines, and the digest of each file of tuned arrays."""
+  arrays = {str(path.relative_to(workdir)): files.digest(path) for path in workdir.glob('trials/*/*.npz')}
+  return records_of(workdir), arrays
+
+
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
   outcome = [trials.TunedTask(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
@@ -118,12 +124,12 @@ def run_trial(folder):
     trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
 
 
-def lock_elsewhere(directory):
-  """Replace any lock by that of a process on another machine; return its path."""
+def lock_elsewhere(directory, process=42, host='node7'):
+  """Replace any lock by that of a process on another machine, or on a given one; return its path."""
   path = directory / locks.NAME
   directory.mkdir(parents=True, exist_ok=True)
   path.unlink(missing_ok=True)
-  path.write_text(f'filelock/2\npid=42\nhost=node7\nmode=lease\ntoken=theirs\nduration={locks.LEASE}\n')
+  path.write_text(f'filelock/2\npid={process}\nhost={host}\nmode=lease\ntoken=theirs\nduration={locks.LEASE}\n')
   return path
 
 

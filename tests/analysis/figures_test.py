@@ -12,9 +12,9 @@ from figures_cases import (
 import numpy as np
 from pandas import DataFrame as frame
 import pytest
-import scipy.stats
 
 from experiments.analysis import grid_figures, grid_tables
+from experiments.analysis.statistics import percent
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 
@@ -73,8 +73,7 @@ def test_the_right_figure_draws_memory_and_vanilla():
 def test_means_have_the_t_interval():
   """As in tables, such as the head's on BERT at the largest size."""
   _, axes, _ = _drawn(grid_figures.figure_3_left, prompt_records(3))
-  expected = scipy.stats.t.interval(0.95, 2, 68, scipy.stats.sem([67, 68, 69]))
-  assert any(drawn == pytest.approx(expected) for drawn in _bars(axes))
+  assert any(drawn == pytest.approx(percent([0.67, 0.68, 0.69]).ends) for drawn in _bars(axes))
 
 
 def test_attention_is_drawn_by_bins_of_the_probability():

@@ -4,10 +4,9 @@ from collections.abc import Callable
 import pathlib
 import shutil
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from run_cases import CHEAP, records_of
+from run_cases import CHEAP, made
 
 from .processes import Moment, PHASES, Run
 
@@ -54,8 +53,7 @@ class Bench:
 
   def check_left(self, workdir):
     """The results of a workdir are those of the reference."""
-    left, found = results(self.reference), results(workdir)
-    assert found.keys() >= left.keys() and not [name for name in left if found[name] != left[name]]
+    assert made(workdir) == made(self.reference)
 
   def check(self, scenario):
     """What a scenario disturbs goes on to the results of the reference."""
@@ -73,13 +71,3 @@ class Bench:
 
 def expect(ended, status):
   assert ended.status == status, ended.said
-
-
-def results(workdir) -> dict[str, Any]:
-  """The merged records, without the environments that they come from, and the bits of each tuned array."""
-  found: dict[str, Any] = {'results.jsonl': records_of(workdir)}
-  for path in sorted(workdir.glob('trials/*/*.npz')):
-    with np.load(path, allow_pickle=False) as arrays:
-      for name, array in arrays.items():
-        found[f'{path.parent.name}/{path.name}:{name}'] = array.dtype.str, array.shape, array.tobytes()
-  return found

@@ -6,10 +6,10 @@ from unittest import mock
 from conftest import ROOT
 from faults.processes import Moment, Run
 import pytest
-from run_cases import CHEAP, finished_command, records_of
+from run_cases import CHEAP, finished_command, made
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import files, load
+from experiments.records import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('cheap_commands')]
 
@@ -18,12 +18,6 @@ def _command(workdir, **values):
   """A command line of one size with lists of values, or single ones."""
   lists = (f'--config.{name.replace("__", ".")}={",".join(map(str, some))}' for name, some in values.items())
   return '--config=prompt_vs_head:smoke', *CHEAP, '--config.num_states=4', *lists, f'--workdir={workdir}'
-
-
-def _made(workdir):
-  """The records without their environment, and the digest of each file of tuned arrays."""
-  arrays = {str(path.relative_to(workdir)): files.digest(path) for path in workdir.glob('trials/*/*.npz')}
-  return records_of(workdir), arrays
 
 
 def test_a_killed_grid_equals_its_points_run_apart(tmp_path, monkeypatch):
@@ -38,10 +32,10 @@ def test_a_killed_grid_equals_its_points_run_apart(tmp_path, monkeypatch):
   for length in (1, 2):
     apart = tmp_path / str(length)
     finished_command(*_command(apart, prompt__length=[length]))
-    some, of_point = _made(apart)
+    some, of_point = made(apart)
     rows += [row | {'prompt.length': length} for row in some]
     arrays |= of_point
-  assert _made(tmp_path / 'grid') == (rows, arrays)
+  assert made(tmp_path / 'grid') == (rows, arrays)
   first, last = finished_command(*command, '--list').splitlines()
   assert 'prompt.length=1' in first and 'prompt.length=2' in last
 

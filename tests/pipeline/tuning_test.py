@@ -171,16 +171,6 @@ def test_accuracies_of_a_converged_head_are_those_of_its_arrays(method, settings
     assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
 
 
-def test_the_best_head_on_the_test_inputs_is_between_a_converged_one_and_its_bound(settings, drawn):
-  distribution, downstream = drawn
-  probs = predictions(distribution, downstream.inputs)[:, 0]
-  for one, best in zip(tune(settings, drawn, 'head_converged'), tune(settings, drawn, 'head_best')):
-    is_right = (probs @ best.trainable['head'].weights).argmax(-1) == downstream.tasks[one.task].labels
-    accuracy = best.measured['accuracy']
-    assert accuracy == pytest.approx(is_right[downstream.splits['test']].mean())
-    assert one.measured['accuracy'] <= accuracy <= best.measured['accuracy_at_most'] <= 1
-
-
 def test_a_head_is_fitted_anew_behind_a_trained_prompt(settings, drawn):
   """The prompt is that of `prompt`; the head reads what the tuner's heads read behind it."""
   distribution, downstream = drawn
