@@ -47,9 +47,11 @@ def pretraining_settings(**changes):
   return settings_of('smoke', **tiny | dict(pretrain__checkpoint_every=2, pretrain__measure_every=2) | changes)
 
 
-def job_on(hmm, mu, method, name='exact', **changes):
-  """A job on the exact model of an HMM, whose label is if the score by mu is below 0."""
-  trial = Trial(settings_of('smoke', hmm__num_tokens=hmm.num_tokens, **changes), Point(hmm.num_states), 0)
+def job_on(hmm, mu, method, name='exact', **texts):
+  """A job on the exact model of an HMM with fields of `downstream`, whose label is if the score by mu is below 0."""
+  fields = {f'downstream__{field}': value for field, value in texts.items()}
+  settings = settings_of('smoke', hmm__num_tokens=hmm.num_tokens, masks__number=2, **fields)
+  trial = Trial(settings, Point(hmm.num_states), 0)
   keys = trial.keys()
   tasks = downstream.draw(trial.settings, hmm, keys.downstream, keys.tasks)
   task = labelled(np.array([mu, [0] * hmm.num_states]), tasks.label_probs(tasks.inputs))

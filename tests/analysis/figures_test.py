@@ -19,13 +19,9 @@ from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 
 
-def _figure(draw, records, settings=figure_settings()):  # noqa: B008
-  return draw(grid_tables.prepared(frame(records)), settings)
-
-
 def _drawn(draw, records, settings=figure_settings()):  # noqa: B008
   """The figure, its first panel, and the lines of all panels by label."""
-  figure = _figure(draw, records, settings)
+  figure = draw(grid_tables.prepared(frame(records)), settings)
   lines = {}
   for axes in figure.axes:
     lines |= lines_by_label(axes)
@@ -92,7 +88,7 @@ def test_attention_is_drawn_by_bins_of_the_probability():
 def test_what_shares_a_place_has_a_panel_of_its_own():
   """A mean over two distributions would say nothing."""
   records = [record(Point(4, size, 1), 'bert', 'head', size / 10) for size in (2, 3)]
-  figure = _figure(grid_figures.memory_cells, records)
+  figure, _, _ = _drawn(grid_figures.memory_cells, records)
   assert [axes.get_title() for axes in figure.axes] == ['|M| = 2', '|M| = 3']
 
 

@@ -8,20 +8,18 @@ from typing import NamedTuple
 
 from run_cases import CHEAP, made
 
-from .processes import Moment, PHASES, Run
+from .processes import PHASES, Run
 
 
 class Scenario(NamedTuple):
   """A row of the table.
 
   Attributes:
-    kind: of fault.
-    name: of this one.
+    name: of what is done.
     disturb: (bench, workdir) -> what was said. The same command is started after it.
     says: what has to be said then, or by the same command after it.
   """
 
-  kind: str
   name: str
   disturb: Callable[['Bench', pathlib.Path], str]
   says: str = ''
@@ -37,19 +35,15 @@ class Bench:
       begun = time.monotonic()
       ended = self.run(workdir).end()
       expect(ended, 0)
-      self.seconds = ended.time - begun
+      self.seconds = time.monotonic() - begun
     self.phases = {phase: ended.phases.count(phase) for phase in PHASES}
     self.check_left(directory / 'warm')
 
-  def run(self, workdir, **how):
+  def run(self, workdir, moment=None):
     """Start the run in a workdir."""
     fields = [f'--config.{field}' for field in self.fields]
     words = ['--config=prompt_vs_head:smoke', *fields, *CHEAP, f'--workdir={workdir}']
-    return Run(words, self.directory / 'logs', **how)
-
-  def moment(self, phase, signal):
-    """The beginning of a phase in the middle of all its beginnings."""
-    return Moment(phase, 1 + (self.phases[phase] - 1) // 2, signal)
+    return Run(words, self.directory / 'logs', moment)
 
   def check_left(self, workdir):
     """The results of a workdir are those of the reference."""

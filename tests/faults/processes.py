@@ -4,7 +4,6 @@ No module of ours is imported before the fork. A run leaves a line in a file whe
 signal there, and is changed in nothing else.
 """
 
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -32,12 +31,11 @@ class Moment(NamedTuple):
 
 
 class Ended(NamedTuple):
-  """The exit status of a run as a shell has it, what it printed, the phases it began, and when it ended."""
+  """The exit status of a run as a shell has it, what it printed, and the phases it began."""
 
   status: int
   said: str
   phases: list[str]
-  time: float
 
 
 class Run:
@@ -51,27 +49,13 @@ class Run:
     self._phases.touch()
     self.process = forked(_run, arguments, str(self._log), str(self._phases), moment)
 
-  def send(self, number):
-    """Send a signal, unless the run is over."""
-    with contextlib.suppress(ProcessLookupError):
-      if self.process.is_alive():
-        os.kill(self.process.pid, number)
-
-  def reached(self, phase, number=1):
-    """Wait until a phase begins for the `number`-th time; return whether it does before the run is over."""
-    while self._phases.read_text().split('\n').count(phase) < number:
-      if not self.process.is_alive():
-        return False
-      time.sleep(0.002)
-    return True
-
   def end(self, seconds=_MOST_SECONDS):
     """Wait for the end, and kill a run that takes longer."""
     self.process.join(seconds)
-    self.send(signal.SIGKILL)
+    self.process.kill()
     self.process.join()
     code, phases = self.process.exitcode, self._phases.read_text().split('\n')[:-1]
-    return Ended(128 - code if code < 0 else code, self._log.read_text(errors='replace'), phases, time.monotonic())
+    return Ended(128 - code if code < 0 else code, self._log.read_text(errors='replace'), phases)
 
 
 def forked(target, *arguments):

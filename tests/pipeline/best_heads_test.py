@@ -8,8 +8,6 @@ from run_cases import job_on
 
 from experiments.pipeline import tuning
 
-SIZES = dict(downstream__length=7, downstream__num_train=40, downstream__num_test=20)
-
 
 @pytest.mark.parametrize(('mu', 'is_linear'), [([1, 0, 1, 1], True), ([1, 0, 0, 0], False)])
 def test_the_head_of_a_linear_score_is_right(mu, is_linear):
@@ -17,7 +15,7 @@ def test_the_head_of_a_linear_score_is_right(mu, is_linear):
 
   Its head is 1, 0 and 2 on the three tokens. Accuracies are those of the head, and below the proven bound.
   """
-  job = job_on(CHAIN, mu, 'head_best', **SIZES)
+  job = job_on(CHAIN, mu, 'head_best', length=7, num_train=40, num_test=20)
   (one,) = tuning.tune(job)
   head, test = one.trainable['head'].weights, job.downstream.splits['test']
   assert np.allclose(head[:, 0] - head[:, 1], [1, 0, 2]) == is_linear

@@ -33,6 +33,7 @@ def _smoke(experiment='prompt_vs_head', **changes):
     (r'at \|H\|=4 \|M\|=2 N=3', _smoke(CELLS, memory__cells=(3,), memory__sizes=(2,), num_states=(4,))),
     ('hmm', _smoke(MEMORY, memory__sizes=(0,), num_states=(1,), memory__vanilla_methods=())),
     ('downstream.num_positions', _smoke(downstream__num_positions=5)),
+    ('downstream.num_labels', _smoke(downstream__num_labels=301, downstream__num_train=300)),
     ('attention.form', _smoke(attention__form='official', methods=('attention_blind',))),
     ('models', _smoke(models=('none',), methods=('head',))),
     ('downstream.hidden', _smoke(NEXT, downstream__hidden='first')),

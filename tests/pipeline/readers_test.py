@@ -1,12 +1,10 @@
 """Readers that are not linear, of tokens and of the posterior; and as few labels as one asks for."""
 
 import numpy as np
-import pytest
 from run_cases import job_on
 from settings_cases import settings_of
 
 from experiments.pipeline import methods, tuning
-from experiments.settings.fields import SettingsError
 from hmm_jax.distributions.hmm import HMM
 
 # States 0 to 3 say tokens 0 to 2 by laws on one line; the state stays.
@@ -17,8 +15,7 @@ SIZES = dict(length=40, num_train=300, num_validation=100, num_test=300)
 
 def job_of(method, name='exact', **changes):
   """On whether the state is one of the two at the ends of the line."""
-  fields = {f'downstream__{field}': value for field, value in (SIZES | changes).items()}
-  return job_on(STAYS, [1, -1, -1, 1], method, name, **fields)
+  return job_on(STAYS, [1, -1, -1, 1], method, name, **SIZES | changes)
 
 
 def relabelled(job, labels, **changes):
@@ -60,8 +57,6 @@ def test_readers_see_only_the_labels_that_are_asked_for():
   few, all_ = (job_of('tokens', num_labels=number).downstream for number in (20, 0))
   np.testing.assert_array_equal(few.inputs, all_.inputs)
   assert few.splits == {'train': slice(0, 20), 'validation': slice(300, 320), 'test': all_.splits['test']}
-  with pytest.raises(SettingsError, match='^downstream.num_labels is 301; valid is at most num_train, 300$'):
-    methods.check(settings_of('smoke', downstream__num_labels=301, downstream__num_train=300))
 
 
 def test_epochs_are_as_many_as_make_the_steps_that_are_asked_for():
