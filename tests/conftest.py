@@ -182,9 +182,7 @@ def at(tree, index):
 
 
 def assert_same_bits(first, second):
-  assert jax.tree.structure(first) == jax.tree.structure(second)
-  for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-    np.testing.assert_array_equal(a, b)
+  jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
 def dirichlet_hmm(rng, num_states, num_tokens=4):
@@ -199,15 +197,10 @@ def dirichlet_hmm(rng, num_states, num_tokens=4):
 def joint_hmm(hmm):
   """The `HMM` of the joint states of a `MemoryHMM`, entry by entry by the definition in section 4; float64."""
   memory_size, num_states, _ = hmm.emission_matrix.shape
-  start = np.broadcast_to(hmm.initial_probs, hmm.memory_probs.shape + (num_states,))
-  initial, transitions, emissions = [], [], []
   memories = list(itertools.product(range(memory_size), repeat=hmm.memory_probs.ndim))
-  for memory, h in itertools.product(memories, range(num_states)):
-    initial.append(hmm.memory_probs[memory] * start[memory][h])
-    row = [hmm.transition_matrix[h, k] if other == memory else 0.0 for other in memories for k in range(num_states)]
-    transitions.append(row)
-    emissions.append(hmm.emission_matrix[memory[hmm.cell_index[h]], h])
-  return HMM(np.array(initial), np.array(transitions), np.array(emissions))
+  initial = hmm.memory_probs[..., None] * np.broadcast_to(hmm.initial_probs, (*hmm.memory_probs.shape, num_states))
+  emissions = [hmm.emission_matrix[memory[hmm.cell_index[h]], h] for memory in memories for h in range(num_states)]
+  return HMM(initial.ravel(), np.kron(np.eye(len(memories)), hmm.transition_matrix), np.array(emissions))
 
 
 def state_paths(num_states, length):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reduced_runs
 from schema_cases import kinds_of
+from settings_cases import shipped
 
 from experiments.analysis.figures import FORMATS
 from experiments.records import load, results
@@ -32,9 +33,9 @@ def _structure(experiment, scale):
   return str(reduced | of_numbers | dict(experiment=experiment, scale='', plan=()))
 
 
-EVERY = [(name, scale) for name in registry.EXPERIMENTS for scale in config_lib.scales(reduced_runs.shipped(name))]
+EVERY = [(name, scale) for name in registry.EXPERIMENTS for scale in config_lib.scales(shipped(name))]
 # The default scale, the first, has the numbers of `reduce` as `smoke`.
-_DEFAULT = {name: config_lib.scales(reduced_runs.shipped(name))[0] for name in registry.EXPERIMENTS}
+_DEFAULT = {name: config_lib.scales(shipped(name))[0] for name in registry.EXPERIMENTS}
 _ON_A_CPU = [(name, scale) for name, scale in EVERY if scale not in {*_OF_PAPER, _DEFAULT[name]}]
 # The last, such as `smoke`, of those that differ in numbers alone.
 RUN = [*{_structure(*one): one for one in _ON_A_CPU}.values()]
@@ -58,7 +59,7 @@ def test_smoke_is_the_reduced_default(experiment):
   """So that a run of the one is a run of the other."""
   smoke, _ = reduced_runs.configs(experiment, 'smoke')
   _, reduced = reduced_runs.configs(experiment, _DEFAULT[experiment])
-  assert reduced_runs.shipped(experiment)['get_config']().scale == _DEFAULT[experiment]
+  assert shipped(experiment)['get_config']().scale == _DEFAULT[experiment]
   assert {**smoke.to_dict(), 'scale': _DEFAULT[experiment]} == reduced.to_dict()
 
 

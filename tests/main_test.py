@@ -7,7 +7,6 @@ import shutil
 from typing import NamedTuple
 
 import jax
-import numpy as np
 import pytest
 from run_cases import CHEAP, finished_command, run_command
 from settings_cases import settings_of
@@ -36,13 +35,9 @@ def finished(tmp_path_factory):
 
 def _files(workdir):
   """Everything that must not depend on the machine or on interruptions."""
-  kept = [*workdir.glob('pretrained/*/metrics.jsonl'), workdir / 'results.jsonl', workdir / 'table.txt']
-  arrays = {
-    f'{path.relative_to(workdir)} {name}': array.tobytes()
-    for path in workdir.glob('trials/*/*.npz')
-    for name, array in np.load(path, allow_pickle=False).items()
-  }
-  return {str(path.relative_to(workdir)): path.read_bytes() for path in kept} | arrays
+  patterns = 'pretrained/*/metrics.jsonl', 'results.jsonl', 'table.txt', 'trials/*/*.npz'
+  paths = (path for pattern in patterns for path in workdir.glob(pattern))
+  return {str(path.relative_to(workdir)): path.read_bytes() for path in paths}
 
 
 def _rows(text):
@@ -85,8 +80,8 @@ def test_a_folder_of_records_is_verified(recorded):
 
 def test_a_tampered_record_is_not_verified(finished, recorded):
   """Exit code 1, for a number that was changed."""
-  first, *others = _records(finished.files)
-  (recorded / 'results.jsonl').write_text('\n'.join(map(json.dumps, [first | {'accuracy': 2.0}, *others])))
+  path = recorded / 'results.jsonl'
+  path.write_text(path.read_text().replace('"accuracy": 0', '"accuracy": 2', 1))
   code, _, err = run_command(
     '--mode=verify', f'--workdir={recorded}', f'--pretrained={finished.workdir / "pretrained"}'
   )

@@ -1,16 +1,14 @@
 """Runs of experiments with the numbers of `reduce`, each once for all workers of a session."""
 
 import contextlib
-import functools
 import os
 
 import filelock
 from run_cases import finished_command
+from settings_cases import shipped
 
 from experiments.settings import config as config_lib, lists
 from experiments.studies import registry
-
-shipped = functools.cache(config_lib.shipped)
 
 
 def configs(experiment, scale):

@@ -14,7 +14,7 @@ from settings_cases import settings_of
 from experiments import main as main_lib
 from experiments.pipeline import distance, downstream, pretraining, trial as trial_lib
 from experiments.pipeline.job import FrozenModel, Job
-from experiments.records import results, trials
+from experiments.records import files, results, trials
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
@@ -47,9 +47,11 @@ def pretraining_settings(**changes):
   return settings_of('smoke', **tiny | dict(pretrain__checkpoint_every=2, pretrain__measure_every=2) | changes)
 
 
-def job_on(hmm, mu, method, name='exact', **changes):
-  """A job on the exact model of an HMM, whose label is if the score by mu is below 0."""
-  trial = Trial(settings_of('smoke', hmm__num_tokens=hmm.num_tokens, **changes), Point(hmm.num_states), 0)
+def job_on(hmm, mu, method, name='exact', **texts):
+  """A job on the exact model of an HMM with fields of `downstream`, whose label is if the score by mu is below 0."""
+  fields = {f'downstream__{field}': value for field, value in texts.items()}
+  settings = settings_of('smoke', hmm__num_tokens=hmm.num_tokens, masks__number=2, **fields)
+  trial = Trial(settings, Point(hmm.num_states), 0)
   keys = trial.keys()
   tasks = downstream.draw(trial.settings, hmm, keys.downstream, keys.tasks)
   task = labelled(np.array([mu, [0] * hmm.num_states]), tasks.label_probs(tasks.inputs))
@@ -85,14 +87,6 @@ def any_tokens(*_):
   return np.random.default_rng(0).integers(10, size=(16, 8), dtype=np.uint8)
 
 
-def finished_study(study, settings, workdir):
-  """The output of a study that runs to its end, and of its report."""
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  study.run(settings, workdir, reporter)
-  study.show(settings, workdir, reporter)
-  return reporter.console.file.getvalue()
-
-
 def run_command(*arguments):
   """The exit code, standard output and standard error of a command line."""
   out, err = io.StringIO(), io.StringIO()
@@ -113,6 +107,12 @@ def records_of(workdir):
   return [row | {'environment': ''} for row in results.load(workdir)]
 
 
+def made(workdir):
+  """The records without their machines, and the digest of each file of tuned arrays."""
+  arrays = {str(path.relative_to(workdir)): files.digest(path) for path in workdir.glob('trials/*/*.npz')}
+  return records_of(workdir), arrays
+
+
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
   outcome = [trials.TunedTask(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
@@ -126,12 +126,12 @@ def run_trial(folder):
     trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
 
 
-def lock_elsewhere(directory):
-  """Replace any lock by that of a process on another machine; return its path."""
+def lock_elsewhere(directory, process=42, host='node7'):
+  """Replace any lock by that of a process on another machine, or on a given one; return its path."""
   path = directory / locks.NAME
   directory.mkdir(parents=True, exist_ok=True)
   path.unlink(missing_ok=True)
-  path.write_text(f'filelock/2\npid=42\nhost=node7\nmode=lease\ntoken=theirs\nduration={locks.LEASE}\n')
+  path.write_text(f'filelock/2\npid={process}\nhost={host}\nmode=lease\ntoken=theirs\nduration={locks.LEASE}\n')
   return path
 
 

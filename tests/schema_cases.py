@@ -6,8 +6,7 @@ from conftest import DOCS
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-FOLDER = DOCS / 'schemas' / 'records'
-SCHEMAS = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob('*.json')}
+SCHEMAS = {path.stem: json.loads(path.read_text()) for path in DOCS.glob('schemas/records/*.json')}
 # The schema of what every record has is part of the others.
 _REGISTRY = Registry().with_resource('common.json', Resource.from_contents(SCHEMAS.pop('common')))
 

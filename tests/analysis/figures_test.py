@@ -12,20 +12,16 @@ from figures_cases import (
 import numpy as np
 from pandas import DataFrame as frame
 import pytest
-import scipy.stats
 
 from experiments.analysis import grid_figures, grid_tables
+from experiments.analysis.statistics import percent
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 
 
-def _figure(draw, records, settings=figure_settings()):  # noqa: B008
-  return draw(grid_tables.prepared(frame(records)), settings)
-
-
 def _drawn(draw, records, settings=figure_settings()):  # noqa: B008
   """The figure, its first panel, and the lines of all panels by label."""
-  figure = _figure(draw, records, settings)
+  figure = draw(grid_tables.prepared(frame(records)), settings)
   lines = {}
   for axes in figure.axes:
     lines |= lines_by_label(axes)
@@ -70,14 +66,10 @@ def test_the_right_figure_draws_memory_and_vanilla():
   assert _places(axes) == ['8', '12', '20']
 
 
-@pytest.mark.parametrize('num_trials', [2, 3])
-def test_three_values_have_the_t_interval(num_trials):
-  """As in tables; two have only a mean. The caption counts them."""
-  figure, axes, _ = _drawn(grid_figures.figure_3_left, prompt_records(num_trials))
-  assert f'HMMs: n = {num_trials}; ' in figure.get_suptitle()
-  # The records of the head on BERT at the largest size.
-  expected = scipy.stats.t.interval(0.95, 2, 68, scipy.stats.sem([67, 68, 69]))
-  assert any(drawn == pytest.approx(expected) for drawn in _bars(axes)) == (num_trials == 3)
+def test_means_have_the_t_interval():
+  """As in tables, such as the head's on BERT at the largest size."""
+  _, axes, _ = _drawn(grid_figures.figure_3_left, prompt_records(3))
+  assert any(drawn == pytest.approx(percent([0.67, 0.68, 0.69]).ends) for drawn in _bars(axes))
 
 
 def test_attention_is_drawn_by_bins_of_the_probability():
@@ -96,7 +88,7 @@ def test_attention_is_drawn_by_bins_of_the_probability():
 def test_what_shares_a_place_has_a_panel_of_its_own():
   """A mean over two distributions would say nothing."""
   records = [record(Point(4, size, 1), 'bert', 'head', size / 10) for size in (2, 3)]
-  figure = _figure(grid_figures.memory_cells, records)
+  figure, _, _ = _drawn(grid_figures.memory_cells, records)
   assert [axes.get_title() for axes in figure.axes] == ['|M| = 2', '|M| = 3']
 
 

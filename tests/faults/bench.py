@@ -4,30 +4,25 @@ from collections.abc import Callable
 import pathlib
 import shutil
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from run_cases import CHEAP, records_of
+from run_cases import CHEAP, made
 
-from .processes import Moment, PHASES, Run
+from .processes import PHASES, Run
 
 
 class Scenario(NamedTuple):
   """A row of the table.
 
   Attributes:
-    kind: of fault.
-    name: of this one.
+    name: of what is done.
     disturb: (bench, workdir) -> what was said. The same command is started after it.
     says: what has to be said then, or by the same command after it.
-    corrupt: how many files have to be kept as NAME.corrupt; None: any number.
   """
 
-  kind: str
   name: str
   disturb: Callable[['Bench', pathlib.Path], str]
   says: str = ''
-  corrupt: int | None = None
 
 
 class Bench:
@@ -40,24 +35,19 @@ class Bench:
       begun = time.monotonic()
       ended = self.run(workdir).end()
       expect(ended, 0)
-      self.seconds = ended.time - begun
+      self.seconds = time.monotonic() - begun
     self.phases = {phase: ended.phases.count(phase) for phase in PHASES}
     self.check_left(directory / 'warm')
 
-  def run(self, workdir, **how):
+  def run(self, workdir, moment=None):
     """Start the run in a workdir."""
     fields = [f'--config.{field}' for field in self.fields]
     words = ['--config=prompt_vs_head:smoke', *fields, *CHEAP, f'--workdir={workdir}']
-    return Run(words, self.directory / 'logs', **how)
-
-  def moment(self, phase, signal):
-    """The beginning of a phase in the middle of all its beginnings."""
-    return Moment(phase, 1 + (self.phases[phase] - 1) // 2, signal)
+    return Run(words, self.directory / 'logs', moment)
 
   def check_left(self, workdir):
     """The results of a workdir are those of the reference."""
-    left, found = results(self.reference), results(workdir)
-    assert found.keys() >= left.keys() and not [name for name in left if found[name] != left[name]]
+    assert made(workdir) == made(self.reference)
 
   def check(self, scenario):
     """What a scenario disturbs goes on to the results of the reference."""
@@ -70,19 +60,8 @@ class Bench:
     self.check_left(workdir / 'run')
     said += ended.said
     assert scenario.says in said and 'Traceback' not in said, said
-    assert scenario.corrupt in (None, len(list(workdir.rglob('*.corrupt'))))
     assert not [*workdir.rglob('.*.partial')]
 
 
 def expect(ended, status):
   assert ended.status == status, ended.said
-
-
-def results(workdir) -> dict[str, Any]:
-  """The merged records, without the environments that they come from, and the bits of each tuned array."""
-  found: dict[str, Any] = {'results.jsonl': records_of(workdir)}
-  for path in sorted(workdir.glob('trials/*/*.npz')):
-    with np.load(path, allow_pickle=False) as arrays:
-      for name, array in arrays.items():
-        found[f'{path.parent.name}/{path.name}:{name}'] = array.dtype.str, array.shape, array.tobytes()
-  return found

@@ -5,10 +5,9 @@ import shutil
 import numpy as np
 import pytest
 from run_cases import pretraining_settings, QUIET
-from schema_cases import kinds_of
 import scipy.stats
 
-from experiments.pipeline import distance, pretraining, queue, sweep, verify
+from experiments.pipeline import distance, pretraining, queue, sweep
 from experiments.records import checkpoints, files, results
 from hmm_jax.models.bayes_gap import Ideal
 
@@ -54,11 +53,9 @@ def test_bert_has_a_record_at_each_step_and_a_reader_without_a_model_one(finishe
   """With the KL that was measured there in training."""
   records = results.load(finished.workdir)
   assert [(row['method'], row.get('step')) for row in records] == [('head', 4), ('head', 8), ('table', None)]
-  assert {kinds_of(row) for row in records} == {('grid',)}
   kl = {row['step']: row['kl_at_mask'] for row in _metrics(finished)}
   assert [row['kl_at_mask'] for row in records] == [kl[4], kl[8], None] and kl[4] != kl[8]
   assert records[0]['unigram_gap'] == records[1]['unigram_gap'] > 0
-  assert not verify.compared(records, records)['differ'].any()
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ from experiments.pipeline import methods, optimal_heads, tuning
 
 def job_of(method, name='exact'):
   """On two masks, with labels that no head on G gets right."""
-  sizes = dict(downstream__length=7, downstream__num_train=200, downstream__num_test=100, masks__number=2)
-  return job_on(CHAIN, [-1, 2, -2, 0], method, name, **sizes)
+  return job_on(CHAIN, [-1, 2, -2, 0], method, name, length=7, num_train=200, num_test=100)
 
 
 def test_two_masks_decide_the_labels_that_one_does_not():

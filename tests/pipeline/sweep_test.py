@@ -42,11 +42,6 @@ def _recorded(workdir):
   return [(record['num_states'], record['trial']) for record in results.load(workdir)]
 
 
-def _contents(workdir):
-  """The bytes of the files of a workdir, without its locks."""
-  return {path.name: path.read_bytes() for path in workdir.glob('[!.]*.*')}
-
-
 def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
   """Trial 0 of every point comes first; each run begins what fits, and the records are in the order of the points.
 
@@ -78,23 +73,23 @@ def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
     assert _run(unlimited, pieces, number).endswith('of 6 trials are finished')
   assert _run(settings, pieces, 4, 2, 1).endswith('4 of 6 trials are finished')
   assert _run(unlimited, pieces, 1, 2) is None
-  assert _contents(pieces)['results.jsonl'] == _contents(tmp_path / 'whole')['results.jsonl']
+  assert results.load(pieces) == results.load(tmp_path / 'whole')
 
 
 def test_half_a_trial_is_not_merged(settings, begun, tmp_path, monkeypatch):
   """With a method more than its records have, a trial is not finished, and the workdir keeps what it has."""
   _run(settings, tmp_path, 0, 1)
-  before = _contents(tmp_path)
+  before = results.load(tmp_path)
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
   monkeypatch.setattr(sweep.trial_lib, 'run', lambda *_: None)
   assert _run(more, tmp_path) == '0 of 6 trials are finished'
-  assert _contents(tmp_path)['results.jsonl'] == before['results.jsonl']
+  assert results.load(tmp_path) == before
   assert status.text(sweep.folders([more], tmp_path)).count('missing 3 of 4\n') == 1
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
   """More draws of all sizes keep what is done."""
-  fewer = dataclasses.replace(settings, time_budget=0.0, num_trials_by_size=(3, 1))
+  fewer = dataclasses.replace(settings, num_states=(6, 4), time_budget=0.0, num_trials_by_size=(1, 3))
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
-  more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(5, 3))
+  more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(3, 5))
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]

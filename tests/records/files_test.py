@@ -34,13 +34,10 @@ def test_a_sealed_file_is_read_only_with_its_seal(tmp_path):
       files.read_sealed(path)
 
 
-def test_json_lines_round_trip_every_bit(tmp_path):
-  """Floats come back as they went, and a NaN is refused before writing."""
-  rows, path = [{'a': 0.1 + 0.2, 'b': 1e-300}, {'a': 3, 'b': 'x'}], tmp_path / 'rows'
-  files.write_json_lines(path, rows)
+def test_a_nan_is_refused_before_writing(tmp_path):
   with pytest.raises(ValueError, match='JSON'):
-    files.write_json_lines(path, [{'a': float('nan')}])
-  assert files.read_json_lines(path) == rows
+    files.write_json_lines(tmp_path / 'rows', [{'a': float('nan')}])
+  assert not [*tmp_path.iterdir()]
 
 
 def test_a_partial_file_follows_no_link_and_may_be_lost(tmp_path, monkeypatch):

@@ -3,17 +3,15 @@
 import json
 
 import pytest
-from schema_cases import FOLDER, kinds_of
+from schema_cases import kinds_of
 
-from experiments.studies.pages import FROZEN
+from experiments.studies import pages
 
 
 @pytest.fixture(scope='module')
 def found():
   """A record of each set of fields that there is, by the kinds that it is of."""
-  results = FOLDER.parents[1] / 'results'
-  folders = {str(path.parent.relative_to(results)) for path in results.rglob('results.jsonl')}
-  paths = [results / folder / 'results.jsonl' for folder in sorted(folders - FROZEN)]
+  paths = [folder / 'results.jsonl' for folder in pages.folders()]
   records = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
   distinct = {(record.get('part'), *sorted(record)): record for record in records}
   return {kinds_of(record): record for record in distinct.values()}
@@ -22,7 +20,7 @@ def found():
 def test_every_record_is_of_one_kind(found):
   """And an environment is of its own kind."""
   assert found and all(len(kinds) == 1 for kinds in found)
-  for path in FOLDER.parents[1].glob('results/**/environments/*.json'):
+  for path in pages.RESULTS.rglob('environments/*.json'):
     assert kinds_of(json.loads(path.read_text())) == ('environment',)
 
 

@@ -177,11 +177,8 @@ def _asked(**changes):
   ],
   ids=['nothing', 'srun', 'outright'],
 )
-def test_a_cluster_is_joined_by_its_variables(monkeypatch, capsys, variables, changes, joined):
-  """Processes are joined if others were started, unless it is off or set otherwise; else none is waited for.
-
-  Before it waits it says how to run one process.
-  """
+def test_a_cluster_is_joined_by_its_variables(monkeypatch, variables, changes, joined):
+  """Processes are joined if others were started, unless it is off or set otherwise; else none is waited for."""
   for name in [name for name in os.environ if name.startswith(('SLURM_', 'OMPI_', 'KUBERNETES_', 'JAX_COORD'))]:
     monkeypatch.delenv(name)
   for name, value in variables.items():
@@ -190,4 +187,3 @@ def test_a_cluster_is_joined_by_its_variables(monkeypatch, capsys, variables, ch
   monkeypatch.setattr(distributed.jax.distributed, 'initialize', lambda *words, **_: calls.append(words))
   distributed.initialize(_asked(**changes))
   assert calls == joined
-  assert ('--config.distributed.mode=off' in capsys.readouterr().err) == bool(joined)

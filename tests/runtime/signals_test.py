@@ -17,16 +17,12 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import Ended
 
 
-def _tell(number=signal.SIGTERM):
-  signal.raise_signal(number)
-
-
 def test_a_stop_is_put_off():
   """A stop waits for the end of the outermost `deferred` block."""
   done = []
   with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
     with signals.deferred():
-      _tell()
+      signal.raise_signal(signal.SIGTERM)
       signals.raise_if_stopped()
       done.append(signals.is_stopping())
     done.append('outer')

@@ -31,7 +31,9 @@ def _same(before, after, point):
   [
     (MODEL, PLAIN, dict(seed=1)),
     (MODEL, PLAIN, dict(hmm__num_tokens=11)),
+    (MODEL, PLAIN, dict(bert__causal=True)),
     (MODEL, MEMORY, dict(memory__joint_prior=True)),
+    (TRIAL, PLAIN, dict(downstream__hidden='last')),
     (TRIAL, PLAIN, dict(downstream__num_train=1400)),
     (TRIAL, PLAIN, dict(measure__num_inputs=16)),
     (TRIAL, MEMORY, dict(memory__label_cell=1)),

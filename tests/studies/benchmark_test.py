@@ -1,17 +1,14 @@
 """The benchmark: who takes part, that contenders do one work, and what a run records."""
 
 import functools
-import sys
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
-from run_cases import finished_study, QUIET
-from schema_cases import kinds_of
+from run_cases import QUIET
 from settings_cases import settings_of
 
-from experiments.records import results
 from experiments.studies import benchmark
 import hmm_jax
 
@@ -47,11 +44,3 @@ def test_the_table_has_ratios_by_round():
   frame = benchmark.STUDY.tables(records, SETTINGS)['speed'].frame
   assert frame['ratio'].tolist() == ['1.00 (1.00 to 1.00)', '3.00 (2.50 to 3.50)']
   assert frame['seconds'].tolist() == ['1', '3']
-
-
-def test_a_run_without_torch_records_all_else(tmp_path, monkeypatch):
-  monkeypatch.setitem(sys.modules, 'torch', None)
-  finished_study(benchmark.STUDY, SETTINGS, tmp_path)
-  records = results.load(tmp_path)
-  assert [record['part'] for record in records] == ['smoothing', 'smoothing', 'sampling', 'sampling', 'training']
-  assert all(kinds_of(record) == ('benchmark',) for record in records)
