@@ -120,8 +120,7 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A
   `BertForMaskedLM` that was trained elsewhere is read too, and a `BertLMHeadModel`, whose texts then begin with [MASK].
   The embedding of its first token type is added to the positions. If its [MASK], by the tokenizer, is not the last
-  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK]. Where there is no GPU, a
-  model with attention 'cudnn' comes back with 'xla'.
+  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK].
 
   Raises:
     ValueError: one sentence with the file or the field that is missing, damaged or of another architecture.
@@ -151,8 +150,6 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   state = _state(folder)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
     params = hugging_face.params_of(bert, state, mask_id, num_types)
-  if bert.attention == 'cudnn' and jax.default_backend() != 'gpu':
-    bert = bert.clone(attention='xla')
   return BertModel(bert), params, distribution
 
 

@@ -37,8 +37,7 @@ def test_adamw_is_optaxs_on_clipped_gradients():
   np.testing.assert_allclose(updates, expected, rtol=1e-4)
 
 
-# Its parameters are of a layer, and of two that are stacked.
-BERT = SMALLEST.clone(num_layers=3, ffn_width=12, scan_layers=True)
+BERT = SMALLEST.clone(num_layers=2, ffn_width=12)
 PARAMS, GRADIENTS = random_params(BERT), random_params(BERT, 1)
 
 
@@ -47,8 +46,7 @@ def separated(tree):
   parts = []
   for path, leaf in jax.tree.leaves_with_path(tree):
     if path[-1].key == 'kernel':
-      columns = np.split(leaf, 3 if path[-2].key == 'qkv' else 1, axis=-1)
-      parts += [matrix for part in columns for matrix in np.reshape(part, (-1, *part.shape[-2:]))]
+      parts += np.split(leaf, 3 if path[-2].key == 'qkv' else 1, axis=-1)
     else:
       parts.append(np.ravel(leaf))
   return parts
