@@ -3,7 +3,7 @@
 --config   an experiment below, or the path of a config file; :SCALE selects its scale
            --config.FIELD=VALUE,VALUE,... runs each value, or the product of several lists; --help marks such fields.
            The last value of a repeated field counts
---workdir  folder of records; default: runs/EXPERIMENT-SCALE; with --mode=report also several, as DIR,DIR
+--workdir  folder of records; default: runs/EXPERIMENT-SCALE
 --mode     run (default): make the missing records, then tables, figures and report.html
            report: redraw tables, figures and report.html from the records
            Grids of trials also have
@@ -36,7 +36,6 @@ from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
-from experiments.studies.study import write_page
 from hmm_jax._support import nan_guard
 
 # Errors that end a run in a sentence, without a traceback.
@@ -103,19 +102,14 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
-    distributed.broadcast_from_process_0(lambda: bool(study.show(settings, workdir, reporter)))
+    distributed.broadcast_from_process_0(lambda: study.show(settings, workdir, reporter))
   reporter.say(reporter.clock.line(), left)
 
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
-  """Redraw tables, figures and reports from the records; several folders are put side by side in the first."""
-  names, reporter = [] if workdir.exists() else flags.workdir.split(','), Reporter(rich.console.Console())
-  workdirs = [storage.located(name, '--workdir') for name in names if len(names) > 1] or [workdir]
-  for each in workdirs:
-    results.check_shown(each, grid[0])
-  reports = [EXPERIMENTS[grid[0].experiment].show_any(grid[0], each, reporter) for each in workdirs]
-  if len(reports) > 1:
-    write_page(reports, workdirs[0] / 'side_by_side.html', reporter)
+  """Redraw tables, figures and the report from the records."""
+  results.check_shown(workdir, grid[0])
+  EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
 
 
 def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags, own: Own) -> None:

@@ -25,9 +25,7 @@ WARMUP_STEPS = 50
 STEPS_PER_CALL = 50
 CORRUPTION: dict[str, Any] = dict(mask_rate=0.3, mask_share=0.8, random_share=0.1)
 # Settings of Muon.
-OPTIMIZER: dict[str, Any] = dict(
-  learning_rate=2e-3, muon_learning_rate=0.02, decay='linear', b2=0.999, weight_decay=0.0, clip_norm=1.0
-)
+OPTIMIZER: dict[str, Any] = dict(learning_rate=2e-3, muon_learning_rate=0.02, weight_decay=0.0, clip_norm=1.0)
 
 # Measuring the distance from the ideal model: most inputs, and inputs computed at a time.
 NUM_INPUTS = 512

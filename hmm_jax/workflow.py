@@ -193,7 +193,7 @@ def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, Ma
   module = module or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
   if isinstance(module, Bert):
     arguments.check_vocabulary(module, hmm)
-    return module, BertModel(module.clone(dtype=jnp.float32, attention='xla'))
+    return module, BertModel(module.clone(dtype=jnp.float32))
   is_module = isinstance(module, nn.Module) and hasattr(module, 'embed') and hasattr(module, 'predict')
   arguments.require(is_module, 'model', module, 'a flax.linen module, no class, with embed and predict')
   return flax_model.network(module), flax_model.FlaxModel(module, hmm.num_tokens)

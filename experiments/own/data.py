@@ -34,7 +34,7 @@ from hmm_jax.distributions.labelled import Process
 from hmm_jax.distributions.sampling import token_dtype
 from hmm_jax.files import hugging_face
 from hmm_jax.inference.posterior import last_filtered
-from hmm_jax.models.bert import Bert, BertModel, unrolled
+from hmm_jax.models.bert import Bert, BertModel
 
 # Folder of a workdir with a file for each reference.
 FOLDER = 'user_data'
@@ -144,7 +144,7 @@ def _resolve_model(config: Any, word: str, named: Collection[str]) -> dict[str, 
   folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
   model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
   require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
-  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), unrolled(params))
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
   reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
   fields = [field.name for field in dataclasses.fields(BertSettings)]
   follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
@@ -152,7 +152,7 @@ def _resolve_model(config: Any, word: str, named: Collection[str]) -> dict[str, 
   _set(config, {'pretrained_from': reference}, follows, named, word)
   of_model = folder / 'distribution.json'
   config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
-  return {reference: (model.bert.clone(scan_layers=False, attention='xla'), params, distribution)}
+  return {reference: (model.bert, params, distribution)}
 
 
 def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: Collection[str], word: str) -> None:

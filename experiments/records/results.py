@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import dataclasses
 import json
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.records import files
 from experiments.runtime import storage
@@ -75,31 +75,13 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
     files.write_whole(workdir / CONFIG_NAME, json.dumps(content, indent=2) + '\n')
 
 
-class Part(NamedTuple):
-  """The records of a workdir that one of several settings asked for.
-
-  Attributes:
-    settings: those that asked.
-    point: what tells them from the others, as `lists.points` has it.
-    records: in their order.
-  """
-
-  settings: Any
-  point: Record
-  records: list[Record]
-
-
-def parts(workdir: pathlib.Path, settings: Any) -> list[Part]:
-  """The records of each of several settings on record that have some; [] of a single one."""
-  grid = on_record(workdir, settings)
-  if len(grid) < 2:
-    return []
-  points, records = _points(grid), load(workdir)
-  by_asking: dict[str, list[Record]] = {asking: [] for asking in ('', *points)}
-  for record, asking in zip(records, _owners(records, points)):
-    by_asking[asking].append(record)
-  every = [Part(one, points[_asking(one)], by_asking[_asking(one)]) for one in grid]
-  return [part for part in every if part.records]
+def asked_for(workdir: pathlib.Path, settings: Any) -> list[Record]:
+  """The records of a workdir that these settings asked for, or if they are not on record, those of the latest."""
+  points, records = _points(on_record(workdir, settings)), load(workdir)
+  asking = _asking(settings)
+  if asking not in points:
+    asking = next(iter(points), '')
+  return [record for record, owner in zip(records, _owners(records, points)) if owner == asking]
 
 
 def _points(grid: Sequence[Any]) -> dict[str, Record]:
@@ -213,7 +195,7 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
   check_recorded(workdir, grid[0])
   before = others(workdir, grid)
   differing = [lists.text(point) for point in lists.points([*before, *grid])[: len(before)] if point]
-  shown = 'tables, figures and results.jsonl show these too'
+  shown = 'results.jsonl has these too'
   return f'{workdir} holds records with other settings: {"; ".join(differing)}; {shown}' if differing else None
 
 

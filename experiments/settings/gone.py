@@ -5,6 +5,8 @@ from typing import Any
 # Each with the one value with which the other records of a folder stay what they are. Some are in groups of one name.
 FIELDS = {
   'attention': 'xla',
+  'b2': 0.999,
+  'decay': 'linear',
   'fast_compilation': False,
   'initialization_timeout': 120,
   'joint': 2,

@@ -96,12 +96,10 @@ class AdamWSettings(Group):
 
 
 class MlmSettings(AdamWSettings):
-  gone = ('mask_share', 'random_share')
+  gone = ('b2', 'decay', 'mask_share', 'random_share')
 
   optimizer: str = setting('optimiser: AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
   muon_learning_rate: float = setting('peak learning rate of the matrices trained by Muon')
-  decay: str = setting('learning rate decay; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
-  b2: float = setting("decay rate of Adam's second moment", least=0, below=1)
   mask_rate: float = setting('share of positions selected for prediction', above=0, below=1)
   steps_per_call: int = setting('optimiser steps in one call of the compiled program')
 
@@ -113,8 +111,6 @@ class MlmSettings(AdamWSettings):
       num_steps,
       weight_decay=self.weight_decay,
       clip_norm=self.clip_norm,
-      b2=self.b2,
-      decay=self.decay,
       muon_learning_rate=self.muon_learning_rate if self.optimizer == 'muon' else None,
     )
 

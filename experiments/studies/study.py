@@ -1,8 +1,7 @@
 """A study as a value; running its parts, and showing its records."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import contextlib
-import dataclasses
 import functools
 import pathlib
 import time
@@ -14,10 +13,9 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.page import content, training
-from experiments.analysis.page.content import Report
 from experiments.analysis.tables import as_text, Table
 from experiments.pipeline import queue
-from experiments.records import environment, files, frame, load, results
+from experiments.records import environment, files, frame, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
@@ -52,21 +50,18 @@ class Study(NamedTuple):
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
   check: Callable[[Any], Any] = _nothing
 
-  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
-    """Print the tables of a workdir's records, draw figures and the report, print all paths; None without records."""
-    records = load(workdir, environment=True)
+  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+    """Print the tables of a workdir's records, draw figures and the report, and print all paths, if it has any."""
+    # The tables of a grid of trials show several settings side by side.
+    rows = results.load(workdir) if lists.is_grid(settings) else results.asked_for(workdir, settings)
+    records = frame(workdir, rows, environment=True)
     if records.empty:
-      return None
+      return
     settings = results.planned(workdir, settings)
     # Make everything before showing it: records that do not fit are refused, and leave no table.
     labelled = figures_lib.with_labels(records)
-    # The tables and figures of a grid of trials take records of several settings.
-    several = [] if lists.is_grid(settings) else results.parts(workdir, settings)
-    if several:
-      tables, figures = self._one_by_one(workdir, settings, several)
-    else:
-      tables, figures = self.tables(records, settings), self.figures(labelled, settings)
-    figures = {**figures, **training.figures(labelled, settings, workdir)}
+    tables = self.tables(records, settings)
+    figures = {**self.figures(labelled, settings), **training.figures(labelled, settings, workdir)}
     text = '\n'.join(map(as_text, tables.values()))
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
@@ -74,43 +69,19 @@ class Study(NamedTuple):
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
     report = content.report(workdir, settings, records, tables, list(figures))
-    write_page([report], workdir / 'report.html', reporter)
-    return report
+    path = workdir / 'report.html'
+    files.write_whole(path, content.page(report))
+    reporter.say(f'report: {path}')
 
-  def _one_by_one(
-    self, workdir: pathlib.Path, shown: Any, several: Sequence[results.Part]
-  ) -> tuple[dict[str, Table], dict[str, matplotlib.figure.Figure]]:
-    """The tables and figures of each of several settings, by names that end with _2 for the second.
-
-    They look as the settings `shown` ask.
-    """
-    tables, figures = dict[str, Table](), dict[str, matplotlib.figure.Figure]()
-    look = {name: getattr(shown, name) for name in ('figure', 'figures') if hasattr(shown, name)}
-    for number, part in enumerate(several, start=1):
-      end = f'_{number}' if number > 1 else ''
-      settings = dataclasses.replace(part.settings, **look)
-      rows = frame(workdir, part.records, environment=True)
-      for name, made in self.tables(rows, settings).items():
-        tables[name + end] = made._replace(title=f'{made.title}; {lists.text(part.point)}')
-      for name, figure in self.figures(figures_lib.with_labels(rows), settings).items():
-        figures[name + end] = figure
-    return tables, figures
-
-  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> Report | None:
+  def show_any(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Show records that anybody may have written; raise SettingsError if they do not fit."""
     try:
-      return self.show(settings, workdir, reporter)
+      self.show(settings, workdir, reporter)
     except SettingsError:
       raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
       valid = f'records written by {settings.experiment}'
       raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
-
-
-def write_page(reports: Sequence[Report], path: pathlib.Path, reporter: Reporter) -> None:
-  """Write the page of reports side by side, and print its path."""
-  files.write_whole(path, content.page(reports))
-  reporter.say(f'report: {path}')
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], str | None]:

@@ -1,6 +1,5 @@
 """HMMs to and from dynamax and hmmlearn."""
 
-import operator
 from typing import Any
 
 from jax import Array
@@ -30,28 +29,26 @@ def _check(hmm: HMM) -> None:
     raise ValueError(f'hmm is a {type(hmm).__name__}; valid is an HMM, such as `to_hmm` of it')
 
 
-def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_probs: Any = None) -> HMM:
-  """The HMM of dynamax's `CategoricalHMM` parameters, which `initialize` and `fit_em` return, or of three arrays.
+def from_dynamax(params: Any) -> HMM:
+  """The HMM of the parameters of dynamax's `CategoricalHMM`, which `initialize` and `fit_em` return.
 
-  Args:
-    initial_probs: [H], or the parameters: with `initial.probs`, `transitions.transition_matrix`, `emissions.probs`.
-    transition_matrix: [H, H], unless the parameters are given.
-    emission_probs: [H, 1, V], one emission a step, unless the parameters are given.
+  They have `initial.probs` [H], `transitions.transition_matrix` [H, H] and `emissions.probs` [H, 1, V], one emission a
+  step.
 
   Raises:
-    AttributeError: the model lacks one of them.
+    AttributeError: the parameters lack one of them.
     ValueError: a shape, an entry or a row sum is wrong.
 
-  >>> from_dynamax(np.array([0.5, 0.5]), np.eye(2), np.eye(2)[:, None]).num_tokens
+  >>> from types import SimpleNamespace as Params
+  >>> emissions, transitions = Params(probs=np.eye(2)[:, None]), Params(transition_matrix=np.eye(2))
+  >>> params = Params(initial=Params(probs=np.array([0.5, 0.5])), transitions=transitions, emissions=emissions)
+  >>> from_dynamax(params).num_tokens
   2
   """
-  if transition_matrix is None:
-    attributes = operator.attrgetter('initial.probs', 'transitions.transition_matrix', 'emissions.probs')
-    initial_probs, transition_matrix, emission_probs = attributes(initial_probs)
-  emission_probs = arguments.array('emission_probs', emission_probs)
+  emission_probs = arguments.array('emissions.probs', params.emissions.probs)
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
-    raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
-  return from_hmmlearn(initial_probs, transition_matrix, emission_probs[:, 0])
+    raise ValueError(f'emissions.probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
+  return HMM(params.initial.probs, params.transitions.transition_matrix, emission_probs[:, 0]).validate()
 
 
 def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
@@ -66,21 +63,15 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   return {name: rows / rows.sum(-1, keepdims=True) for name, rows in zip(names, arrays)}
 
 
-def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = None) -> HMM:
-  """The HMM of hmmlearn's `CategoricalHMM`, fitted or with parameters set, or of its three attributes.
-
-  Args:
-    startprob_: [H], or the model.
-    transmat_: [H, H], unless the model is given.
-    emissionprob_: [H, V], unless the model is given.
+def from_hmmlearn(model: Any) -> HMM:
+  """The HMM of hmmlearn's `CategoricalHMM`, fitted or with its three attributes set.
 
   Raises:
     AttributeError: the model lacks one of them.
     ValueError: a shape, an entry or a row sum is wrong.
 
-  >>> from_hmmlearn(np.array([0.5, 0.5]), np.eye(2), np.eye(2)).num_states
+  >>> from types import SimpleNamespace as Model
+  >>> from_hmmlearn(Model(startprob_=np.array([0.5, 0.5]), transmat_=np.eye(2), emissionprob_=np.eye(2))).num_states
   2
   """
-  if transmat_ is None:
-    startprob_, transmat_, emissionprob_ = operator.attrgetter('startprob_', 'transmat_', 'emissionprob_')(startprob_)
-  return HMM(startprob_, transmat_, emissionprob_).validate()
+  return HMM(model.startprob_, model.transmat_, model.emissionprob_).validate()

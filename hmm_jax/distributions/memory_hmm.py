@@ -121,8 +121,7 @@ def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
   num_cells, memory_size = cell_probs.shape
   check_configurations(memory_size, num_cells)
   check_probs('cell_probs', cell_probs, cell_probs.shape)
-  outer = np.multiply.outer if isinstance(cell_probs, np.ndarray) else jnp.multiply.outer
-  return functools.reduce(outer, cell_probs)
+  return functools.reduce(lambda joint, probs: joint[..., None] * probs, cell_probs)
 
 
 @arguments.converted

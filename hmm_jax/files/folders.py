@@ -53,12 +53,6 @@ def write_json(path: pathlib.Path, content: Any) -> None:
   path.write_text(json.dumps(content, indent=2) + '\n', 'utf-8', newline='\n')
 
 
-def read_lines(path: pathlib.Path) -> list[str]:
-  """The lines of a UTF-8 file, which a newline alone ends; raises ValueError with the path if it is something else."""
-  with readable(path, 'a file of UTF-8 text'), open_regular(path, _MAX_JSON) as file:
-    return file.read().decode().split('\n')
-
-
 def read_json(path: pathlib.Path) -> dict[str, Any]:
   """The object of a JSON file; raises ValueError with the path if it is something else or damaged."""
   with readable(path, 'a JSON object'), open_regular(path, _MAX_JSON) as file:

@@ -5,7 +5,6 @@ and tokens 1 to T - 1, is our row i of tokens 1 to T.
 """
 
 from collections.abc import Mapping
-import itertools
 import re
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.files import folders
-from hmm_jax.models.bert import Bert, unrolled
+from hmm_jax.models.bert import Bert
 
 # All tokens are of one type here, whose embedding is zero.
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
@@ -39,7 +38,7 @@ _NAMES = {
   'scale': 'weight',
 }
 _QKV = 'query', 'key', 'value'
-# Their names of our fields: integers and other numbers; and the fields that they do not have.
+# Their names of our fields: integers and other numbers. They do not have our dtype of the computation.
 _SIZES = {
   'num_layers': 'num_hidden_layers',
   'width': 'hidden_size',
@@ -49,11 +48,6 @@ _SIZES = {
 }
 _RATES = {'dropout_rate': 'hidden_dropout_prob', 'init_stddev': 'initializer_range'}
 _DTYPES: dict[str, Any] = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16, 'float16': jnp.float16}
-# The first is that of a model that was trained elsewhere.
-_OURS_ALONE = [
-  {'dtype': dtype, 'attention': attention, 'scan_layers': scan_layers}
-  for dtype, attention, scan_layers in itertools.product(_DTYPES, ('xla', 'cudnn'), (False, True))
-]
 # What our BERT has always, and theirs by default: a config without such a field has this value.
 _FIXED = {
   'model_type': 'bert',
@@ -93,7 +87,7 @@ def config_of(bert: Bert) -> dict[str, Any]:
     'type_vocab_size': 1,
     'pad_token_id': None,  # A padding token's embedding would get no gradient.
     **_FIXED,
-    'hmm_jax': {name: getattr(bert, name) for name in _OURS_ALONE[0]} | {'dtype': jnp.dtype(bert.dtype).name},
+    'hmm_jax': {'dtype': jnp.dtype(bert.dtype).name},
   }
 
 
@@ -107,7 +101,10 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   >>> bert_of(config_of(bert)) == bert
   True
   """
-  own, causal = config.get('hmm_jax', _OURS_ALONE[0]), config.get('architectures') == _KINDS[True]['architectures']
+  # A model that was trained elsewhere has no fields of ours; what else earlier versions wrote changes no number.
+  own = config.get('hmm_jax', {'dtype': 'float32'})
+  dtype = own.get('dtype') if isinstance(own, dict) else None
+  causal = config.get('architectures') == _KINDS[True]['architectures']
   config = {**_FIXED, 'is_decoder': False, **config}
   # First what a config of another kind lacks.
   for name, valid in {**_KINDS[causal], **_FIXED}.items():
@@ -115,14 +112,13 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
   sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
   _check(config, 'attention_probs_dropout_prob', sizes['dropout_rate'])
-  if own not in _OURS_ALONE:
+  if dtype not in [*_DTYPES]:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
   if sizes['width'] % sizes['num_heads']:
     raise ValueError(
       f'hidden_size of config.json is {sizes["width"]}; valid are multiples of {sizes["num_heads"]} heads'
     )
-  own = {**own, 'dtype': _DTYPES[own['dtype']]}
-  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, **own, causal=causal)
+  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
 
 
 def num_token_types(config: Mapping[str, Any]) -> int:
@@ -147,8 +143,7 @@ def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:
 
 @with_promotion
 def _shapes(bert: Bert) -> Any:
-  """The tree of its parameters, of shapes, which do not depend on what this machine's attention can be."""
-  bert = bert.clone(attention='xla')
+  """The tree of its parameters, of shapes."""
   return jax.eval_shape(lambda: bert.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
 
 
@@ -159,9 +154,9 @@ def check_params(bert: Bert, params: Any) -> None:
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
-  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`; scanned layers apart."""
+  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`."""
   by_name: dict[str, np.ndarray] = {}
-  for path, leaf in folders.by_path(unrolled(params)).items():
+  for path, leaf in folders.by_path(params).items():
     # torch multiplies by the transpose.
     values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
     names = _their_names(path)
@@ -207,7 +202,7 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   num_layers = len({name.split('.')[3] for name in state if name.startswith(_LAYER)})
   if num_layers != bert.num_layers:
     raise ValueError(f'it has {num_layers} layers; valid is num_hidden_layers of config.json, {bert.num_layers}')
-  tree = _shapes(bert.clone(scan_layers=False))
+  tree = _shapes(bert)
   expected = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), tree))
   shapes = {name: values.shape for name, values in expected.items()}
   folders.check_arrays(state, {**shapes, TOKEN_TYPES: (num_types, bert.width)})
@@ -223,8 +218,7 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
     # A sum of half precision would round more than either.
     wide = np.promote_types(positions.dtype, np.float32)
     flat['position_embedding'] = positions.astype(wide) + first_type
-  params = jax.tree.unflatten(jax.tree.structure(tree), flat.values())
-  return _scanned(params, bert) if bert.scan_layers else params
+  return jax.tree.unflatten(jax.tree.structure(tree), flat.values())
 
 
 def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -236,9 +230,3 @@ def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not np.array_equal(same, values, equal_nan=True):
       raise ValueError(f'{first} and {given} are tied and differ')
   return {name: values for name, (_, values) in by_name.items() if not _UNREAD.match(name)}
-
-
-def _scanned(params: dict[str, Any], bert: Bert) -> dict[str, Any]:
-  """The tree with all layers but the last behind one axis."""
-  *first, last = (params.pop(f'layers_{layer}') for layer in range(bert.num_layers))
-  return {**params, 'scanned': jax.tree.map(lambda *leaves: np.stack(leaves)[:-1], *first, last), 'last': last}

@@ -120,8 +120,7 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   What `save` wrote comes back to the bit, as numpy arrays; a distribution in float32 if every entry is exact in it. A
   `BertForMaskedLM` that was trained elsewhere is read too, and a `BertLMHeadModel`, whose texts then begin with [MASK].
   The embedding of its first token type is added to the positions. If its [MASK], by the tokenizer, is not the last
-  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK]. Where there is no GPU, a
-  model with attention 'cudnn' comes back with 'xla'.
+  token, the ids above it fall by one. Without a tokenizer the last token is taken for [MASK].
 
   Raises:
     ValueError: one sentence with the file or the field that is missing, damaged or of another architecture.
@@ -151,48 +150,36 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   state = _state(folder)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
     params = hugging_face.params_of(bert, state, mask_id, num_types)
-  if bert.attention == 'cudnn' and jax.default_backend() != 'gpu':
-    bert = bert.clone(attention='xla')
   return BertModel(bert), params, distribution
 
 
 def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """The arrays of a folder, in one file or in several that an index names."""
-  weights, index, pickled = (folder / name for name in (_WEIGHTS, f'{_WEIGHTS}.index.json', 'pytorch_model.bin'))
-  if pickled.exists() and not weights.exists() and not index.exists():
+  """The arrays of a folder."""
+  weights, pickled = folder / _WEIGHTS, folder / 'pytorch_model.bin'
+  if pickled.exists() and not weights.exists():
     valid = f'{_WEIGHTS}, which `save_pretrained` writes'
     raise ValueError(f'{str(pickled)!r} is pickled, and could run code; valid is {valid}')
-  if weights.exists() or not index.exists():
-    return folders.read_arrays(weights)
-  state: dict[str, np.ndarray] = {}
-  with readable(index, 'an index of arrays by files beside it'):
-    for file in sorted(set(folders.read_json(index)['weight_map'].values())):
-      if pathlib.PurePath(file).name != file or file == '..':
-        raise ValueError(f'{file!r} is not beside it')
-      state |= folders.read_arrays(folder / file)
-  return state
+  return folders.read_arrays(weights)
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
   """The id of [MASK] by the tokenizer of a folder, `last` if it has none."""
-  tokenizer, words = folder / 'tokenizer.json', folder / 'vocab.txt'
-  if not tokenizer.exists() and not words.exists():
+  path, words = folder / 'tokenizer.json', folder / 'vocab.txt'
+  if words.exists() and not path.exists():
+    valid = 'tokenizer.json beside it, which `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)` writes'
+    raise ValueError(f'{str(words)!r} is a vocabulary alone; valid is {valid}')
+  if not path.exists():
     return last
-  settings, special, added, content = (
+  content, settings, special = (
     folders.read_json(folder / name) if (folder / name).exists() else {}
-    for name in ('tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json', 'tokenizer.json')
+    for name in ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json')
   )
   mask = special.get('mask_token') or settings.get('mask_token') or _MASK
   if isinstance(mask, dict):
     mask = mask.get('content')
-  with readable(tokenizer if tokenizer.exists() else words, "a tokenizer with 'content' and 'id' of its added tokens"):
-    decoder = settings.get('added_tokens_decoder') or {}
-    ids = {token['content']: int(number) for number, token in decoder.items()} | added
-    ids |= {token['content']: token['id'] for token in content.get('added_tokens') or []}
+  with readable(path, "a tokenizer with 'content' and 'id' of its added tokens"):
+    ids = {token['content']: token['id'] for token in content.get('added_tokens') or []}
     ids |= content.get('model', {}).get('vocab', {})
-    if not tokenizer.exists():
-      # White space ends a token, as transformers read it.
-      ids |= {token.rstrip(): number for number, token in enumerate(folders.read_lines(words))}
   mask_id = ids.get(str(mask))
   # JSON has true for 1.
   if type(mask_id) is not int or not 0 <= mask_id <= last:

@@ -118,7 +118,6 @@ class Layer(nn.Module):
   dropout_rate: float
   init_stddev: float
   dtype: jnp.dtype
-  attention: str
   causal: bool = False
 
   @nn.compact
@@ -138,11 +137,8 @@ class Layer(nn.Module):
     projected_parts = lambda first: [joined(ys) for ys in zip(*(project(part, first, 3) for part in parts))]
     projected = projected_parts(0) if positions is None else [*project(x_BxQxD, 0, 1), *projected_parts(1)]
     query, key, value = (y.reshape(*y.shape[:-1], self.num_heads, width // self.num_heads) for y in projected)
-    if self.attention == 'cudnn':
-      attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
-    else:
-      weigh = lambda scores: dropout(AttentionWeights(name='attention_weights')(scores))
-      attended = _attended(query, key, value, weigh, self.causal, positions)
+    weigh = lambda scores: dropout(AttentionWeights(name='attention_weights')(scores))
+    attended = _attended(query, key, value, weigh, self.causal, positions)
     attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
@@ -166,9 +162,7 @@ class Bert(nn.Module):
     dropout_rate: of embeddings, attention weights and both residual branches, if there is an rng 'dropout'.
     init_stddev: of the truncated normal that weights start from (0.02 in BERT, whose width is 768).
     dtype: of the computation; parameters, softmax and normalisation statistics are float32.
-    attention: 'xla', or on a GPU 'cudnn', whose fused kernel needs half precision, [B, T, D] and no dropout.
-    scan_layers: scan all layers but the last, compiled once; their parameters then have a leading axis.
-    causal: whether row i sees only the tokens before i; the attention is then 'xla'.
+    causal: whether row i sees only the tokens before i.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
   >>> bert.width
@@ -184,34 +178,18 @@ class Bert(nn.Module):
   dropout_rate: float
   init_stddev: float = 0.02
   dtype: jnp.dtype = jnp.float32
-  attention: str = 'xla'
-  scan_layers: bool = False
   causal: bool = False
 
   def setup(self) -> None:
     if self.width % self.num_heads:
       raise ValueError(f'width is {self.width}; valid are multiples of num_heads, {self.num_heads}')
-    if self.causal and self.attention != 'xla':
-      raise ValueError(f"attention is {self.attention!r}; valid is 'xla' for a causal BERT")
     init = nn.initializers.truncated_normal(self.init_stddev)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))
     self.embedding_norm = _LayerNorm(dtype=self.dtype)
     self.embedding_dropout = nn.Dropout(self.dropout_rate, deterministic=not self.has_rng('dropout'))
-    layer = functools.partial(
-      Layer,
-      self.num_heads,
-      self.ffn_width,
-      self.dropout_rate,
-      self.init_stddev,
-      self.dtype,
-      self.attention,
-      self.causal,
-    )
-    if self.scan_layers:
-      self.scanned, self.last = layer(), layer()
-    else:
-      self.layers = [layer() for _ in range(self.num_layers)]
+    of_layer = self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype, self.causal
+    self.layers = [Layer(*of_layer) for _ in range(self.num_layers)]
     self.transform = Projection(self.width, kernel_init=init, dtype=self.dtype)
     self.transform_norm = _LayerNorm(dtype=self.dtype)
     self.output_bias = self.param('output_bias', nn.initializers.zeros, (self.num_tokens + 1,))
@@ -235,15 +213,6 @@ class Bert(nn.Module):
     places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
     parts = tuple(part.astype(self.dtype) + place.astype(self.dtype) for part, place in zip(parts, places))
     parts = tuple(self.embedding_dropout(self.embedding_norm(x)) for x in parts)
-    if self.scan_layers:
-      scan = nn.scan(
-        lambda layer, x, _: (layer([x]), None),
-        variable_axes={'params': 0},
-        split_rngs={'params': True, 'dropout': True},
-        length=self.num_layers - 1,
-      )
-      parts = scan(self.scanned, joined(parts), None)[:1]
-      return self.last(parts, positions)
     for layer in self.layers[:-1]:
       parts = (layer(parts),)
     return self.layers[-1](parts, positions)
@@ -263,17 +232,6 @@ class Bert(nn.Module):
   def __call__(self, tokens: Array, positions: Positions = None) -> Array:
     """Logits at `positions`, [..., Q, V]: [MASK] is never a target, so its logit is left out."""
     return self.decode(self.encode(self.embed(tokens), positions=positions))[..., : self.num_tokens]
-
-
-def unrolled(params: Any) -> dict[str, Any]:
-  """The parameters with each layer of its own, `layers_0` to the last, whether layers are scanned or not."""
-  params = dict(params)
-  if 'scanned' in params:
-    stacked, last = params.pop('scanned'), params.pop('last')
-    count = len(jax.tree.leaves(stacked)[0])
-    take = lambda number: jax.tree.map(lambda leaf: leaf[number], stacked)
-    params |= {f'layers_{number}': take(number) for number in range(count)} | {f'layers_{count}': last}
-  return params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,7 +279,6 @@ class BertModel(MaskedLM):
 
   def predict_visiting(self, params: Any, embeddings: Array, visit: Visit, positions: Positions = None) -> Array:
     """Override: visits 'embeddings', with positions and normalised, and for each layer 'attention_1' and 'layer_1'."""
-    model, params = BertModel(self.bert.clone(scan_layers=False, attention='xla')), unrolled(params)
     names = {'embedding_dropout': 'embeddings'}
     for number in range(self.bert.num_layers):
       layer = f'layers_{number}'
@@ -332,8 +289,8 @@ class BertModel(MaskedLM):
       return visit(names[path], output) if path in names else output
 
     with nn.intercept_methods(visiting):
-      hidden = model.represent(params, embeddings)
-    return model.decode(params, at_positions(hidden, positions))
+      hidden = self.represent(params, embeddings)
+    return self.decode(params, at_positions(hidden, positions))
 
   def decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])

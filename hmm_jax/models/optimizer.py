@@ -8,29 +8,19 @@ from optax import contrib
 
 from hmm_jax.models import sharding
 
-DECAYS = ('linear', 'cosine', 'wsd')
 
-# The share of steps over which `wsd` decays.
-_WSD_SHARE = 0.2
+def learning_rates(peak: float, warmup_steps: int, num_steps: int) -> optax.Schedule:
+  """The rate at each step: linearly from 0 to `peak` over `warmup_steps`, then linearly to 0 at `num_steps`.
 
-
-def learning_rates(peak: float, warmup_steps: int, num_steps: int, decay: str) -> optax.Schedule:
-  """The rate at each step: linearly from 0 to `peak` over `warmup_steps`, then to 0 at `num_steps` as `decay` says.
-
-  The decay is `linear` or half a `cosine`; `wsd` (warm-up, stable, decay: Hu et al. 2024) falls linearly over the last
-  fifth of all steps. The rate stays at its peak if no step is left to decay.
+  The rate stays at its peak if no step is left to fall.
   """
   rising = optax.schedules.constant_schedule(peak)
   if warmup_steps:
     rising = optax.schedules.warmup_constant_schedule(0.0, peak, warmup_steps)
-  start = max(warmup_steps, num_steps - round(_WSD_SHARE * num_steps)) if decay == 'wsd' else warmup_steps
-  if num_steps <= start:
+  if num_steps <= warmup_steps:
     return rising
-  if decay == 'cosine':
-    falling = optax.schedules.cosine_decay_schedule(peak, num_steps - start)
-  else:
-    falling = optax.schedules.linear_schedule(peak, 0.0, num_steps - start)
-  return optax.schedules.join_schedules([rising, falling], [start])
+  falling = optax.schedules.linear_schedule(peak, 0.0, num_steps - warmup_steps)
+  return optax.schedules.join_schedules([rising, falling], [warmup_steps])
 
 
 def scheduled(
@@ -40,8 +30,6 @@ def scheduled(
   *,
   weight_decay: float,
   clip_norm: float,
-  b2: float = 0.999,
-  decay: str = 'linear',
   muon_learning_rate: float | None = None,
 ) -> optax.GradientTransformation:
   """AdamW (Loshchilov and Hutter 2019) with a global-norm clip, under `learning_rates`.
@@ -51,16 +39,15 @@ def scheduled(
   key and value are three matrices although they lie side by side in one kernel. An update [m, n] of a matrix, m inputs
   and n outputs, has singular values near sqrt(max(1, n / m)) times its rate, whose peak is `muon_learning_rate`.
   """
-  rates = learning_rates(learning_rate, warmup_steps, num_steps, decay)
+  rates = learning_rates(learning_rate, warmup_steps, num_steps)
   clip = optax.clip_by_global_norm(clip_norm)
   if muon_learning_rate is None:
-    return optax.chain(clip, optax.adamw(rates, b2=b2, weight_decay=weight_decay))
+    return optax.chain(clip, optax.adamw(rates, weight_decay=weight_decay))
   of_matrices = contrib.muon(
-    learning_rates(muon_learning_rate, warmup_steps, num_steps, decay),
+    learning_rates(muon_learning_rate, warmup_steps, num_steps),
     weight_decay=weight_decay,
     adam_learning_rate=rates,
     adam_weight_decay=weight_decay,
-    adam_b2=b2,
     muon_weight_dimension_numbers=_dimension_numbers,
   )
   return optax.chain(clip, _on_separate_matrices(of_matrices))

@@ -31,8 +31,6 @@ _SPLIT: dict[str, tuple[Sequence[str], ...]] = {
   'word_embedding/embedding': ([], ['fsdp']),
   'position_embedding': ([], ['fsdp']),
 }
-# Leaves of layers that are scanned have an axis of layers in front.
-_STACKED = 'scanned/'
 
 
 @functools.cache
@@ -65,8 +63,7 @@ def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str
 
   def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
     name = jax.tree_util.keystr(path, simple=True, separator='/')
-    split: tuple[Sequence[str], ...] = ((),) if _STACKED in name else ()
-    split += next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
+    split = next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
     spec = list(map(kept, split, leaf.shape))
     return NamedSharding(mesh, PartitionSpec(*spec) if any(spec) else PartitionSpec())
 

@@ -32,7 +32,7 @@ def test_a_report_asks_for_nothing_and_what_records_hold_is_text(tmp_path):
   report = content.Report(
     NASTY, NASTY, NASTY, NASTY, [shown, shown], {}, {NASTY: {NASTY: [{NASTY: [NASTY]}]}}, [shown], [NASTY]
   )
-  for each in (page, content.page([report])):
+  for each in (page, content.page(report)):
     assert NASTY not in each and '&lt;script&gt;alert(1)' in each
 
 

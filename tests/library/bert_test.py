@@ -6,7 +6,6 @@ from bert_cases import random_params
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import scipy.special
 import scipy.stats
 
@@ -34,19 +33,6 @@ def test_weights_start_from_a_truncated_normal():
       assert scipy.stats.kstest(np.ravel(leaf) / 0.05, scipy.stats.truncnorm(-2, 2).cdf).pvalue > 1e-4, name
     else:
       np.testing.assert_array_equal(leaf, float('scale' in name), name)
-
-
-@pytest.mark.slow
-def test_scanned_layers_equal_unrolled_layers():
-  """With the numbers of two layers stacked, the logits are those of the layers one after another."""
-  unrolled = TINY.clone(num_layers=3)
-  params = random_params(unrolled)
-  expected = logits(unrolled, params, TOKENS)
-  first, second, last = (params.pop(f'layers_{number}') for number in range(3))
-  stacked = {**params, 'scanned': jax.tree.map(lambda *leaves: np.stack(leaves), first, second), 'last': last}
-  scanned = unrolled.clone(scan_layers=True)
-  assert jax.tree.map(np.shape, random_params(scanned)) == jax.tree.map(np.shape, stacked)
-  np.testing.assert_allclose(logits(scanned, stacked, TOKENS), expected, atol=1e-4)
 
 
 def test_accelerators_look_tokens_up_without_a_scatter_and_get_the_same(monkeypatch):

@@ -18,12 +18,12 @@ TEXTS = DRAWS.integers(0, V, (9, T))
 HMM = jax.tree.map(np.float32, dirichlet_hmm(DRAWS, 3))
 
 
-@pytest.mark.parametrize('scan_layers', (False, True))
-def test_no_prediction_moves_at_or_before_a_changed_token(scan_layers):
+@pytest.mark.parametrize('by_position', (False, True))
+def test_no_prediction_moves_at_or_before_a_changed_token(by_position):
   """If token j changes, rows 0 to j keep their bits and all later ones move, asked for by position or not."""
-  bert = CAUSAL.clone(num_layers=2, scan_layers=scan_layers)
+  bert = CAUSAL.clone(num_layers=2)
   texts = np.where(np.eye(T + 1, T, -1), (TEXTS[0] + 1) % V, TEXTS[0])
-  positions = None if scan_layers else np.tile(np.arange(T), (T + 1, 1))
+  positions = np.tile(np.arange(T), (T + 1, 1)) if by_position else None
   probs = np.asarray(hj.token_probs(hj.BertModel(bert), random_params(bert), texts, positions))
   np.testing.assert_array_equal((probs != probs[0]).any(-1)[1:], np.tri(T, k=-1).T)
 

@@ -70,41 +70,29 @@ def test_arrays_of_other_versions_are_the_same_model(change, folder):
   assert equal_bits(hj.load(folder)[1], PARAMS)
 
 
-def test_shards_are_one_model_and_stay_inside_of_their_folder(folder):
-  state, index = load_file(folder / WEIGHTS), folder / f'{WEIGHTS}.index.json'
-  (folder / WEIGHTS).unlink()
-  save_file({WORDS: state.pop(WORDS)}, folder / 'words.safetensors')
-  save_file(state, folder / 'others.safetensors')
-  files = dict.fromkeys(state, 'others.safetensors') | {WORDS: 'words.safetensors'}
-  index.write_text(json.dumps({'weight_map': files}))
-  assert equal_bits(hj.load(folder)[1], PARAMS)
-  index.write_text(json.dumps({'weight_map': files | {WORDS: '../words.safetensors'}}))
-  with pytest.raises(ValueError, match='is not beside it'):
-    hj.load(folder)
-
-
 @pytest.mark.parametrize(
   ('file', 'content'),
   [
     ('tokenizer_config.json', {'mask_token': {'content': '<mask>'}}),
     ('special_tokens_map.json', {'mask_token': '<mask>'}),
-    ('added_tokens.json', {'[MASK]': 3}),
-    ('tokenizer_config.json', {'added_tokens_decoder': {'3': {'content': '[MASK]'}}}),
     ('tokenizer.json', {'added_tokens': [{'id': 3, 'content': '[MASK]'}]}),
     ('tokenizer.json', {'model': {'vocab': {'[MASK]': 3}}}),
-    ('vocab.txt', 'a\u2028b\n\x85\nc\n[MASK]\nd'),
-    ('vocab.txt', '\u00e9\r\nb\r\nc\r\n[MASK]\r\nd'),
   ],
 )
-def test_a_mask_is_found_in_every_file_of_a_tokenizer(file, content, folder):
-  """Each names it, or has its id, as transformers has it. A newline alone ends a token of a vocabulary."""
+def test_a_mask_is_found_by_its_tokenizer(file, content, folder):
+  """A file names it, or has its id, as transformers has it."""
   expected = params_of(BERT, load_file(folder / WEIGHTS), 3)
-  (folder / 'tokenizer.json').unlink()
   (folder / 'tokenizer_config.json').unlink()
-  if file != 'tokenizer.json':
-    (folder / 'vocab.txt').write_text('a\nb\nc\n<mask>\n[MASK]' if 'mask_token' in content else 'a\nb\nc')
-  (folder / file).write_bytes((content if file == 'vocab.txt' else json.dumps(content)).encode())
+  (folder / 'tokenizer.json').write_text(json.dumps({'model': {'vocab': {'<mask>': 3, '[MASK]': 4}}}))
+  (folder / file).write_text(json.dumps(content))
   assert equal_bits(hj.load(folder)[1], expected)
+
+
+def test_a_vocabulary_without_its_tokenizer_is_refused(folder):
+  """[MASK] may be any of its words."""
+  (folder / 'tokenizer.json').rename(folder / 'vocab.txt')
+  with pytest.raises(ValueError, match='vocab.txt.*valid is tokenizer.json'):
+    hj.load(folder)
 
 
 @pytest.mark.parametrize(

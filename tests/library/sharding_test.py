@@ -32,7 +32,7 @@ OF_MUON = settings_of('smoke', **SIZES, pretrain__optimizer='muon')
 def _specs(settings, sizes):
   """The spec of every leaf of a state, by its path."""
   optimizer = settings.pretrain.gradient_transformation(40)
-  bert = settings.bert_module().clone(scan_layers=settings is OF_MUON)
+  bert = settings.bert_module()
   state = jax.eval_shape(lambda: pretraining_lib.init_train_state(jax.random.key(0), bert, optimizer))
   mesh = jax.sharding.AbstractMesh(sizes, sharding.AXES)
   leaves = jax.tree.leaves_with_path(sharding.state_shardings(mesh, state))
@@ -41,7 +41,7 @@ def _specs(settings, sizes):
 
 @pytest.mark.parametrize('settings', [OF_ADAMW, OF_MUON])
 def test_every_moment_lies_as_its_parameter(settings):
-  """All but biases and scales is split over `fsdp`; scanned layers lie as others behind their axis."""
+  """All but biases and scales is split over `fsdp`."""
   specs = _specs(settings, (2, 2, 2))
   moments = {name: re.split('/(?:mu|nu)/', name)[1] for name in specs if re.search('/(mu|nu)/', name)}
   assert {f'params/{name}' for name in moments.values()} == {name for name in specs if name.startswith('params/')}
@@ -49,8 +49,6 @@ def test_every_moment_lies_as_its_parameter(settings):
     spec = specs[f'params/{name}']
     assert specs[moment] == spec
     assert ('fsdp' in str(spec)) == name.endswith(('kernel', 'embedding')), name
-    if name.startswith('scanned/') and spec:
-      assert spec == (None, *specs[f'params/{name}'.replace('scanned', 'last')])
 
 
 def test_an_axis_that_does_not_divide_is_whole():

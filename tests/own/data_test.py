@@ -233,7 +233,7 @@ def _model_folder(path, num_tokens=3, process=None, **changes):
 
 def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
   """Its sizes and its process are taken; its arrays, in float32, decide the id; its copy is read in its place."""
-  folder = _model_folder(tmp_path / 'mine', process=processes.mess3(), scan_layers=False)
+  folder = _model_folder(tmp_path / 'mine', process=processes.mess3())
   settings, own = _read(tmp_path, pretrained_from=folder)
   assert settings.bert_module() == SMALLEST.clone(num_tokens=3, max_positions=24)
   assert (settings.pretrained_from[:5], settings.num_states, settings.distribution[:13]) == (

@@ -55,15 +55,14 @@ def test_records_of_other_settings_stay(tmp_path):
 
 
 def test_records_are_of_the_settings_that_were_there(tmp_path):
-  """Though others have begun since, and have no records yet, or an empty merge; each is shown by its own settings."""
+  """Though others have begun since, and have no records yet, or an empty merge; a study shows those of its settings."""
   _write(tmp_path, 2.0, repeats=5)
   for repeats in (6, 7, 5):
     results.begin(tmp_path, [_benchmark(repeats=repeats)])
-  (part,) = results.parts(tmp_path, _benchmark())
-  assert (part.settings.repeats, part.point) == (5, {'config.repeats': 5})
-  assert [record['ratio'] for record in part.records] == [2.0]
   results.write(tmp_path, [(_benchmark(repeats=6), [{'ratio': 3.0}]), (_benchmark(repeats=5), [])], QUIET)
   assert _ratios(tmp_path) == [(3.0, 6), (2.0, 5)]
+  shown = [results.asked_for(tmp_path, _benchmark(repeats=repeats)) for repeats in (5, 6, 7)]
+  assert [[record['ratio'] for record in records] for records in shown] == [[2.0], [3.0], []]
 
 
 def test_settings_and_records_of_another_schema_are_refused(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import sys
 
 import numpy as np

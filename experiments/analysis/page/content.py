@@ -66,8 +66,8 @@ def _base64(path: pathlib.Path) -> str:
   return base64.b64encode(files.read_bytes(path)).decode()
 
 
-def page(reports: Sequence[Report]) -> str:
-  """The page of reports side by side. Whatever their texts hold is text in it: jinja2 escapes it."""
+def page(report: Report) -> str:
+  """The page of a report. Whatever its texts hold is text in it: jinja2 escapes it."""
   environment = jinja2.Environment(
     autoescape=True,
     undefined=jinja2.StrictUndefined,
@@ -75,4 +75,4 @@ def page(reports: Sequence[Report]) -> str:
     finalize=lambda value: printable(value, '\n') if type(value) is str else value,
   )
   template = pathlib.Path(__file__).parent / 'page.html.j2'
-  return environment.from_string(template.read_text('utf-8')).render(reports=reports)
+  return environment.from_string(template.read_text('utf-8')).render(report._asdict())
