@@ -8,21 +8,25 @@ from typing import NamedTuple
 
 from run_cases import CHEAP, made
 
-from .processes import PHASES, Run
+from .processes import Moment, PHASES, Run
 
 
 class Scenario(NamedTuple):
   """A row of the table.
 
   Attributes:
-    name: of what is done.
+    kind: of fault.
+    name: of this one.
     disturb: (bench, workdir) -> what was said. The same command is started after it.
     says: what has to be said then, or by the same command after it.
+    corrupt: how many files have to be kept as NAME.corrupt; None: any number.
   """
 
+  kind: str
   name: str
   disturb: Callable[['Bench', pathlib.Path], str]
   says: str = ''
+  corrupt: int | None = None
 
 
 class Bench:
@@ -35,15 +39,19 @@ class Bench:
       begun = time.monotonic()
       ended = self.run(workdir).end()
       expect(ended, 0)
-      self.seconds = time.monotonic() - begun
+      self.seconds = ended.time - begun
     self.phases = {phase: ended.phases.count(phase) for phase in PHASES}
     self.check_left(directory / 'warm')
 
-  def run(self, workdir, moment=None):
+  def run(self, workdir, **how):
     """Start the run in a workdir."""
     fields = [f'--config.{field}' for field in self.fields]
     words = ['--config=prompt_vs_head:smoke', *fields, *CHEAP, f'--workdir={workdir}']
-    return Run(words, self.directory / 'logs', moment)
+    return Run(words, self.directory / 'logs', **how)
+
+  def moment(self, phase, signal):
+    """The beginning of a phase in the middle of all its beginnings."""
+    return Moment(phase, 1 + (self.phases[phase] - 1) // 2, signal)
 
   def check_left(self, workdir):
     """The results of a workdir are those of the reference."""
@@ -60,6 +68,7 @@ class Bench:
     self.check_left(workdir / 'run')
     said += ended.said
     assert scenario.says in said and 'Traceback' not in said, said
+    assert scenario.corrupt in (None, len(list(workdir.rglob('*.corrupt'))))
     assert not [*workdir.rglob('.*.partial')]
 
 

@@ -4,9 +4,11 @@ No module of ours is imported before the fork. A run leaves a line in a file whe
 signal there, and is changed in nothing else.
 """
 
+import contextlib
 import functools
 import multiprocessing
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -31,31 +33,49 @@ class Moment(NamedTuple):
 
 
 class Ended(NamedTuple):
-  """The exit status of a run as a shell has it, what it printed, and the phases it began."""
+  """The exit status of a run as a shell has it, what it printed, the phases it began, and when it ended."""
 
   status: int
   said: str
   phases: list[str]
+  time: float
 
 
 class Run:
-  """A run of a command line, which leaves in the folder `logs` what it prints and its phases."""
+  """A run of a command line, which leaves in the folder `logs` what it prints and its phases.
 
-  def __init__(self, arguments, logs, moment=None):
+  With `most_bytes` the system refuses what makes a file longer, as on a full disk.
+  """
+
+  def __init__(self, arguments, logs, moment=None, most_bytes=0):
     logs.mkdir(parents=True, exist_ok=True)
     self._log = logs / f'{time.monotonic_ns()}.log'
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self._phases.touch()
-    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment)
+    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, most_bytes)
+
+  def send(self, number):
+    """Send a signal, unless the run is over."""
+    with contextlib.suppress(ProcessLookupError):
+      if self.process.is_alive():
+        os.kill(self.process.pid, number)
+
+  def reached(self, phase, number=1):
+    """Wait until a phase begins for the `number`-th time; return whether it does before the run is over."""
+    while self._phases.read_text().split('\n').count(phase) < number:
+      if not self.process.is_alive():
+        return False
+      time.sleep(0.002)
+    return True
 
   def end(self, seconds=_MOST_SECONDS):
     """Wait for the end, and kill a run that takes longer."""
     self.process.join(seconds)
-    self.process.kill()
+    self.send(signal.SIGKILL)
     self.process.join()
     code, phases = self.process.exitcode, self._phases.read_text().split('\n')[:-1]
-    return Ended(128 - code if code < 0 else code, self._log.read_text(errors='replace'), phases)
+    return Ended(128 - code if code < 0 else code, self._log.read_text(errors='replace'), phases, time.monotonic())
 
 
 def forked(target, *arguments):
@@ -77,11 +97,13 @@ def _server():
   return context
 
 
-def _run(arguments, log, phases, moment):
+def _run(arguments, log, phases, moment, most_bytes):
   """In the new process; as Python does, it ends an interrupt that nobody handles by that signal."""
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
+  if most_bytes:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
   # Processes that a shell starts in the background ignore it.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   try:

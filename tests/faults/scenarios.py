@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import time
 
 from run_cases import flip
 
@@ -10,26 +11,57 @@ from experiments.records import files
 from .bench import expect, Scenario
 from .processes import Moment, PHASES
 
+_CHECKPOINTS = 'pretrained/*/checkpoints'
+_MOST_SECONDS_TO_STOP = 60.0
 
-def damaged(bench, workdir):
-  """A copy of the reference without one of its trials, in which a bit of each file of lines is flipped."""
-  shutil.copytree(bench.reference, workdir)
-  shutil.rmtree(next(workdir.glob('trials/*')))
-  for path in workdir.rglob('*.jsonl'):
-    flip(path)
-  return ''
+
+def killed_at(phase):
+  """kill -9 where a phase begins."""
+
+  def disturb(bench, workdir):
+    expect(bench.run(workdir, moment=bench.moment(phase, signal.SIGKILL)).end(), 128 + signal.SIGKILL)
+    return ''
+
+  return disturb
+
+
+def damaged(pattern):
+  """Flip a bit of every file of a pattern in a copy of the reference.
+
+  If it is of a model, as it was before tuning; if it is of checkpoints, as a kill at the last one leaves two.
+  """
+
+  def disturb(bench, workdir):
+    if pattern.startswith(_CHECKPOINTS):
+      expect(bench.run(workdir, moment=Moment('save', 4)).end(), 128 + signal.SIGKILL)
+    else:
+      shutil.copytree(bench.reference, workdir)
+    if pattern.startswith('pretrained'):
+      shutil.rmtree(workdir / 'trials', ignore_errors=True)
+      (workdir / 'results.jsonl').unlink(missing_ok=True)
+    for path in workdir.glob(pattern):
+      flip(path)
+    return ''
+
+  return disturb
 
 
 def signalled(number, phase):
-  """A signal in the middle of all beginnings of a phase: its status, and what is done is left."""
+  """A signal where a phase begins: its status, in time, and what is done is left."""
 
   def disturb(bench, workdir):
-    moment = Moment(phase, 1 + (bench.phases[phase] - 1) // 2, number)
-    ended = bench.run(workdir, moment).end()
+    moment = bench.moment(phase, signal.SIGSTOP)
+    running = bench.run(workdir, moment=moment)
+    running.reached(*moment[:2])
+    sent = time.monotonic()
+    running.send(number)
+    running.send(signal.SIGCONT)
+    ended = running.end()
     expect(ended, 128 + number)
+    assert ended.time - sent < _MOST_SECONDS_TO_STOP
     steps = list(workdir.glob('pretrained/*/checkpoints/*/checksums.json'))
     has_begun = bench.phases['save'] and phase in ('pretraining', 'save')
-    assert steps or not has_begun or number == signal.SIGKILL, 'no checkpoint is left'
+    assert steps or not has_begun, 'no checkpoint is left'
     return ended.said
 
   return disturb
@@ -52,12 +84,48 @@ def together(wait):
   return disturb
 
 
-SCENARIOS = [Scenario(f'SIGKILL as {phase} begins', signalled(signal.SIGKILL, phase)) for phase in PHASES]
+def on_a_full_disk(bench, workdir):
+  """The system refuses the longer files: the run ends with a sentence."""
+  ended = bench.run(workdir, most_bytes=20_000).end()
+  expect(ended, 1)
+  return ended.said
+
+
+def stopped(bench, workdir):
+  """A holder is stopped as tuning begins until another run has taken over and ended; then it wakes."""
+  moment = bench.moment('tuning', signal.SIGSTOP)
+  sleeper = bench.run(workdir, moment=moment)
+  sleeper.reached(*moment[:2])
+  other = bench.run(workdir).end()
+  expect(other, 0)
+  sleeper.send(signal.SIGCONT)
+  ended = sleeper.end()
+  expect(ended, 0)
+  bench.check_left(workdir)
+  return ended.said
+
+
+SCENARIOS = [Scenario('kills', f'as {phase} begins', killed_at(phase)) for phase in PHASES]
 SCENARIOS += [
-  Scenario(f'{number.name} as {phase} begins', signalled(number, phase), number.name)
+  # With its array a record is renamed.
+  Scenario('damage', 'records', damaged('trials/*/*-task0.json'), '-task0.json', 4),
+  Scenario('damage', 'arrays', damaged('trials/*/*-task1.npz'), '-task1.npz', 4),
+  Scenario('damage', 'results.jsonl', damaged('results.jsonl')),
+  Scenario('damage', 'timing.jsonl', damaged('trials/*/timing.jsonl')),
+  Scenario('damage', 'metrics.jsonl', damaged('pretrained/*/metrics.jsonl')),
+  Scenario('damage', 'the model', damaged('pretrained/*/model/*.safetensors'), 'model.safetensors failed', 2),
+  Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/30/state/d/*'), 'checkpoints/30', 1),
+  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'checkpoints/20', 2),
+]
+SCENARIOS += [
+  Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)
   for number in (signal.SIGTERM, signal.SIGINT)
   for phase in PHASES[1:]
 ]
-SCENARIOS += [Scenario(f'two on one workdir, the second after {wait:.0%}', together(wait)) for wait in (0.0, 0.4)]
-# Tests of records damage records, arrays, models and checkpoints.
-SCENARIOS += [Scenario('files of lines are damaged', damaged)]
+SCENARIOS += [
+  Scenario('races', f'two on one workdir, the second after {wait:.0%}', together(wait)) for wait in (0.0, 0.4)
+]
+SCENARIOS += [
+  Scenario('races', 'a holder that is stopped and wakes', stopped, 'lost the lock'),
+  Scenario('disk', 'files are refused', on_a_full_disk, 'was not written'),
+]
