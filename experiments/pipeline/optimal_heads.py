@@ -85,7 +85,7 @@ def _of_best_ridge(
 def head_of(job: Job, fit: Fit, features: np.ndarray, labels: np.ndarray, **changes: float) -> Fitted:
   """The head at the optimum on the training inputs, and its answers on all."""
   train = job.downstream.splits['train']
-  head, gradient_norm, _ = optimum_of(job, fit, features[train], labels[train], **changes)
+  head, gradient_norm = optimum_of(job, fit, features[train], labels[train], **changes)
   scores = features.astype(np.float64) @ head.weights + head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())

@@ -24,7 +24,7 @@ from hmm_jax._support.compilation import is_outermost
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 T = TypeVar('T')
 
-_SIZES = 'length', 'document_length', 'chunk_length', 'chunk_size', 'memory_size'
+_SIZES = 'length', 'document_length', 'chunk_length', 'memory_size'
 _LARGEST = 2**31 - 1
 # XLA ends the process at the size of a matrix of more.
 _MOST_STATES = 2**15

@@ -22,19 +22,17 @@ _ANY = 'any value'
 
 
 class Vocabulary(NamedTuple):
-  """The names of the example's tokens, cells, values and states.
+  """The names of the example's tokens, cells and values.
 
   Attributes:
     words: [V], the word of each token.
     cells: [N], the name of each memory cell.
     values: [N][M], the name of each value of each cell.
-    states: [H], the name of each hidden state.
   """
 
   words: tuple[str, ...]
   cells: tuple[str, ...]
   values: tuple[tuple[str, ...], ...]
-  states: tuple[str, ...]
 
 
 class _State(NamedTuple):
@@ -147,7 +145,7 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
     cell_index=np.array([cells.index(state.cell) for state in _STATES.values()]),
     emission_matrix=np.stack([matrix(rows, words) for rows in of_states], axis=1),
   )
-  return MemoryHMM(*map(jnp.asarray, hmm)), Vocabulary(words, cells, tuple(_VALUES.values()), tuple(_STATES))
+  return MemoryHMM(*map(jnp.asarray, hmm)), Vocabulary(words, cells, tuple(_VALUES.values()))
 
 
 def encode(sentence: str, vocabulary: Vocabulary) -> Array:
@@ -168,16 +166,12 @@ def encode(sentence: str, vocabulary: Vocabulary) -> Array:
 
 
 def decode(tokens: Array, vocabulary: Vocabulary) -> str:
-  """The text of tokens [T].
+  """The text of tokens [T], a capital at the start of each sentence.
 
   >>> _, vocabulary = cow_in_the_pasture()
   >>> decode(encode('the toy stood . the toy slept .', vocabulary), vocabulary)
   'The toy stood. The toy slept.'
   """
-  return as_text([vocabulary.words[token] for token in np.asarray(tokens)])
-
-
-def as_text(words: list[str]) -> str:
-  """The words as a text, a capital at the start of each sentence."""
+  words = [vocabulary.words[token] for token in np.asarray(tokens)]
   text = ' '.join(words).replace(f' {FULL_STOP}', FULL_STOP)
   return re.sub(r'(^|\. )\w', lambda start: start[0].upper(), text)

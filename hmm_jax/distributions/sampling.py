@@ -34,13 +34,10 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
 
 
 @converted
-def sample_corpus(
-  key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
-) -> Array:
+def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int) -> Array:
   """Tokens of many documents, [S, T], int32.
 
-  Document d is `sample(fold_in(key, d), hmm, length)`: it depends only on (key, d). Documents are drawn
-  `chunk_size` at a time, which bounds the memory of the random words.
+  Document d is `sample(fold_in(key, d), hmm, length)`: it depends only on (key, d).
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -49,23 +46,23 @@ def sample_corpus(
   ((6, 5), dtype('int32'))
   """
   if not are_on_host(hmm):
-    return _corpus(key, hmm, num_documents, length, chunk_size)
+    return _corpus(key, hmm, num_documents, length)
   # One of few sizes, so that most corpora share a program.
   step = 16 if num_documents <= DOCUMENTS_AT_A_TIME else DOCUMENTS_AT_A_TIME
-  drawn = _corpus(key, hmm, -(-num_documents // step) * step, length, chunk_size)
+  drawn = _corpus(key, hmm, -(-num_documents // step) * step, length)
   tokens = np.asarray(drawn)[:num_documents]
   return jnp.asarray(tokens, tokens.dtype)
 
 
-@functools.partial(float64.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
-def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int, chunk_size: int) -> Array:
+@functools.partial(float64.jit, static_argnames=('num_documents', 'length'))
+def _corpus(key: Array, hmm: Distribution, num_documents: int, length: int) -> Array:
   tables = _tables(hmm)
 
   def document(index: Array) -> Array:
     return _sample(jax.random.fold_in(key, index), tables, length)[1]
 
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.
-  num_chunks = -(-num_documents // chunk_size)
+  num_chunks = -(-num_documents // DOCUMENTS_AT_A_TIME)
   chunk_size = -(-num_documents // num_chunks)
   return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 

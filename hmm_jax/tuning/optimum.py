@@ -29,12 +29,10 @@ class Converged(NamedTuple):
     head: float64.
     gradient_norm: g, Euclidean, at the head. The loss is strongly convex with modulus `ridge`: it is at most g^2 / (2
       ridge) above its minimum, and the head at most g / ridge from the minimiser.
-    num_iterations: steps of Newton's method.
   """
 
   head: LinearHead
   gradient_norm: float
-  num_iterations: int
 
 
 def converged_head(
@@ -69,10 +67,10 @@ def converged_head(
   with_ones = np.append(np.asarray(features, np.float64), np.ones((len(features), 1)), axis=1)
   weights = np.zeros((with_ones.shape[1], num_classes))
   loss, probs = _loss(weights, with_ones, labels, ridge)
-  for iteration in range(max_iterations + 1):
+  for _ in range(max_iterations + 1):
     gradient = with_ones.T @ (probs - np.eye(num_classes)[labels]) / len(features) + ridge * weights
     if np.abs(gradient).max() <= tolerance:
-      return Converged(LinearHead(weights[:-1], weights[-1]), float(np.linalg.norm(gradient)), iteration)
+      return Converged(LinearHead(weights[:-1], weights[-1]), float(np.linalg.norm(gradient)))
     direction = -np.linalg.solve(_hessian(with_ones, probs, ridge), gradient.ravel()).reshape(gradient.shape)
     slope, rounding = (direction * gradient).sum(), 4 * np.finfo(np.float64).eps * abs(loss)
     for step in 0.5 ** np.arange(60):

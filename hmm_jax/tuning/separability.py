@@ -33,22 +33,15 @@ class Separation(NamedTuple):
     separable: whether a head with a margin above the tolerance was found.
     margin: the least gap between the score of the label and any other, maximised over heads with entries in [-1, 1]; at
       least 0, which the head 0 has.
-    margin_at_most: no head with entries in [-1, 1] has a larger margin: sum |sum lambda (e_y - e_c) (x) G|, by duality,
-      with a bound of the rounding of this sum. Of a size of 1e-15 it says that no margin is above rounding; that none
-      is above 0 is proven by `exact_certificate` alone. With `separable` it is infinite.
     head: [V, C], one that attains it.
-    pairs: [n, 2] int, the (input, other class) with a positive weight, where not separable.
-    weights: [n], their lambda; they sum to 1.
-    residual: the largest entry of |sum lambda (e_y - e_c) (x) G|, 0 for a proof in exact arithmetic.
+    pairs: [n, 2] int, the (input, other class) with a positive weight, where not separable. That no margin is above 0
+      is proven by `exact_certificate` of them alone.
   """
 
   separable: bool
   margin: float
-  margin_at_most: float
   head: np.ndarray
   pairs: np.ndarray
-  weights: np.ndarray
-  residual: float
 
 
 def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, tolerance: float) -> Separation:
@@ -80,14 +73,10 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   flat_head, weights = _largest_margin(rows)
   margin, head = float((rows @ flat_head).min()), flat_head.reshape(num_classes, -1).T
   if margin > tolerance:
-    return Separation(True, margin, math.inf, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
-  chosen = weights > tolerance * weights.max()
-  weights = np.where(chosen, weights, 0) / weights[chosen].sum()
-  residuals, sizes = np.abs(weights @ rows), weights @ np.abs(rows)
-  at_most = float(residuals.sum() + _ROUNDING * sizes.sum())
+    return Separation(True, margin, head, np.zeros((0, 2), int))
   # HiGHS' head may lie below the head 0 by rounding.
   margin, head = (margin, head) if margin > 0 else (0.0, np.zeros_like(head))
-  return Separation(False, margin, at_most, head, pairs[chosen], weights[chosen], float(residuals.max()))
+  return Separation(False, margin, head, pairs[weights > tolerance * weights.max()])
 
 
 def separation_on(

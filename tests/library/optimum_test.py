@@ -13,7 +13,7 @@ LABELS = {
   'noisy': RNG.integers(3, size=80),
   'one class': np.full(80, 1),
 }
-HOW = dict(num_classes=3, tolerance=1e-9, max_iterations=2000)
+HOW = dict(num_classes=3, tolerance=1e-9, max_iterations=20)
 
 
 @pytest.mark.parametrize('kind', LABELS)
@@ -30,7 +30,6 @@ def test_it_is_the_optimum(kind, ridge):
   gradient = with_ones.T @ residuals / 80 + ridge * parameters
   assert np.abs(gradient).max() < 1.01 * HOW['tolerance']
   np.testing.assert_allclose(np.linalg.norm(gradient), found.gradient_norm, atol=1e-12)
-  assert found.num_iterations < 20
   assert kind == 'noisy' or ridge > 1e-6 or ((with_ones @ parameters).argmax(-1) == LABELS[kind]).all()
 
 

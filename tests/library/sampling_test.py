@@ -59,12 +59,13 @@ def test_samples_follow_the_parameters():
 
 
 def test_a_corpus_document_depends_only_on_key_and_index():
-  """Document d is `sample(fold_in(key, d))` for any size of a chunk and number of documents."""
+  """Document d is `sample(fold_in(key, d))` for any number of documents."""
   key, hmm = jax.random.key(3), float32(SPARSE)
-  documents = [sampling.sample(jax.random.fold_in(key, d), hmm, 12)[1] for d in range(3)]
-  corpus = sampling.sample_corpus(key, hmm, 3, 12, chunk_size=2)
-  np.testing.assert_array_equal(corpus, documents[:3])
-  assert corpus.dtype == np.int32
+  document = lambda d: sampling.sample(jax.random.fold_in(key, d), hmm, 12)[1]
+  for count in (3, sampling.DOCUMENTS_AT_A_TIME + 3):
+    corpus = sampling.sample_corpus(key, hmm, count, 12)
+    np.testing.assert_array_equal(corpus[-3:], [document(d) for d in range(count - 3, count)])
+    assert corpus.dtype == np.int32
 
 
 def test_chunks_are_cut_from_the_beginning_of_each_document():
