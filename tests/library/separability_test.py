@@ -21,27 +21,13 @@ def combination(features, labels, pairs, weights, num_classes):
   return (signs.T * weights) @ np.array(features)[index]
 
 
-def assert_head_is_right(found, features, labels):
-  """The head's least lead is the margin."""
-  scores = features @ found.head
-  own = scores[np.arange(len(labels)), labels]
-  scores[np.arange(len(labels)), labels] = -np.inf
-  assert TOLERANCE < found.margin == pytest.approx((own - scores.max(-1)).min()) and not len(found.pairs)
-
-
-def assert_weights_prove(found, features, labels, num_classes):
-  """Positive weights of pairs of an input and another class, with sum 1, under which all cancels."""
-  assert found.margin <= TOLERANCE and (found.weights > 0).all() and found.weights.sum() == pytest.approx(1)
-  assert all(labels[index] != other for index, other in found.pairs)
-  rest = np.abs(combination(features, labels, found.pairs, found.weights, num_classes)).max()
-  assert rest == pytest.approx(found.residual, abs=1e-14) and rest < 1e-9
-  # The head 0 has the margin 0, and by duality no head has one above the bound, hence none above rounding.
-  assert 0 <= found.margin <= found.margin_at_most < 1e-9
-
-
 @pytest.mark.parametrize('num_classes', [2, 3])
 def test_points_on_a_line_are_separable_iff_their_classes_are_intervals(num_classes):
-  """For two tokens a head is a row of thresholds: both answers, on random points, by sorting."""
+  """For two tokens a head is a row of thresholds: both answers, on random points, by sorting.
+
+  The least lead of a head is its margin. A proof has positive weights of pairs of an input and another class, with
+  sum 1, under which all cancels: by duality no head has a margin above the bound, hence none above rounding.
+  """
   rng, answers = np.random.default_rng(num_classes), []
   for _ in range(20):
     points, labels = rng.choice(50, 5, replace=False) / 50, rng.integers(num_classes, size=5)
@@ -50,9 +36,16 @@ def test_points_on_a_line_are_separable_iff_their_classes_are_intervals(num_clas
     found = linear_separation(features, labels, num_classes, TOLERANCE)
     assert found.separable == (runs == len(set(labels.tolist())))
     if found.separable:
-      assert_head_is_right(found, features, labels)
+      scores = features @ found.head
+      own = np.take_along_axis(scores, labels[:, None], 1)
+      others = np.where(np.arange(num_classes) == labels[:, None], -np.inf, scores)
+      assert TOLERANCE < found.margin == pytest.approx((own - others).min()) and not len(found.pairs)
     else:
-      assert_weights_prove(found, features, labels, num_classes)
+      assert (found.weights > 0).all() and found.weights.sum() == pytest.approx(1)
+      assert all(labels[index] != other for index, other in found.pairs)
+      rest = np.abs(combination(features, labels, found.pairs, found.weights, num_classes)).max()
+      assert rest == pytest.approx(found.residual, abs=1e-14) and rest < 1e-9
+      assert 0 <= found.margin <= found.margin_at_most < 1e-9
     answers.append((found.separable, len(set(labels.tolist()))))
   assert {(True, num_classes), (False, num_classes)} <= set(answers)
 
