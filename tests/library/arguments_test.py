@@ -127,7 +127,6 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('where', lambda: _probe(where=np.arange(50))),
     ('table', lambda: hj.plots.layers({'a': (3, 1, 2)})),
     ('values', lambda: hj.plots.simplex(np.eye(3), np.ones((3, 4)))),
-    ('beliefs', lambda: hj.plots.simplex(np.ones((5, 4)))),
   ],
 )
 def test_wrong_arguments_are_refused_by_their_names(name, call):

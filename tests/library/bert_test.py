@@ -41,8 +41,6 @@ def test_accelerators_look_tokens_up_without_a_scatter_and_get_the_same(monkeypa
   loss = lambda params: (jnp.sin(model.embed(params, TOKENS)) * weights).sum()
   traced = jax.jit(jax.grad(loss)).trace(PARAMS)
   assert 'scatter' not in traced.lower(lowering_platforms=('cuda',)).as_text()
-  assert 'scatter' in traced.lower(lowering_platforms=('cpu',)).as_text()
-
   found = jax.grad(loss)(PARAMS)
   monkeypatch.setattr(jax.lax, 'platform_dependent', lambda *args, default, cpu: default(*args))
   jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), jax.grad(loss)(PARAMS), found)

@@ -50,3 +50,11 @@ def test_a_constant_shift_is_tuned_like_a_prompt_and_patches_the_last_activation
   assert tuned.predict(TEXTS).tolist() == scores.argmax(-1).tolist()
   beside = jax.jit(lambda prompt: Shifted(model).predict_prompted(params, prompt, TEXTS, place=1))(tuned.prompt)
   np.testing.assert_allclose(np.delete(beside, 1, axis=1), shifted, atol=1e-6)
+
+
+def test_labels_without_a_task_are_of_the_last_state():
+  """A causal model predicts no first token from what comes after it."""
+  tuned = hj.tune(
+    hj.ExactModel(V, causal=True), HMM, HMM, labels=lambda _, beliefs: beliefs.argmax(1) % 2, prompt_length=0
+  )
+  assert tuned.hidden == -1

@@ -131,7 +131,6 @@ def test_a_folder_that_holds_something_else_is_not_written_to(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'model', 'params'),
   [
-    ('params are a NoneType', hj.ExactModel(7), None),
     ('model is a Tuner', Tuner(MODEL, hj.Linear(2)), ()),
     ('params|embedding', hj.BertModel(BERT.clone(width=24)), PARAMS),
     ('embedding_norm', MODEL, {'params': PARAMS}),

@@ -37,7 +37,6 @@ def answers(folder):
   found = {
     'posterior': hj.forward_backward(HMM, rows),
     'slopes': jax.jit(jax.grad(loss, argnums=(0, 1)))(HMM, rows),
-    'patched': hj.with_activations(model, PARAMS, TOKENS, {'layer_1': lambda x: 2 * x}),
     'loaded': hj.token_probs(*hj.load(folder / 'model')[:2], TOKENS),
   }
   drawn = {

@@ -1,6 +1,6 @@
-"""The front of the library: pretraining, tasks, and a model that no part of the project knows."""
+"""The front of the library: pretraining and tasks."""
 
-from conftest import assert_same_bits, DOCS
+from conftest import assert_same_bits
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
@@ -12,7 +12,6 @@ from experiments.pipeline import pretraining
 import hmm_jax as hj
 from hmm_jax import defaults
 from hmm_jax.distributions.processes import even, mess3
-from hmm_jax.models.model import prepend
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
@@ -34,17 +33,6 @@ def test_the_library_pretrains_as_the_suite_does(monkeypatch):
   assert_same_bits(jax.device_get(found), params)
   _, (step, values) = reports
   assert step == 4 and 0.8 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
-
-
-def test_methods_that_a_model_leaves_out_fall_back():
-  """A prompt is rows before the text, and a representation the predictions."""
-  page = (DOCS / 'how_to' / 'own_model.md').read_text()
-  exec(page.split('```')[1].removeprefix('python'), names := {'__name__': __name__})
-  model, params, embeddings = names['Bigram'](4), np.random.default_rng(0).normal(size=(4, 4)), np.eye(5, 4)
-  prompt, tokens = embeddings[[2, 1]], np.int32([[4, 1, 2], [0, 3, 3]])
-  expected = model.predict(params, prepend(prompt[None], embeddings[tokens]))
-  np.testing.assert_array_equal(model.predict_prompted(params, prompt[None], tokens), expected)
-  np.testing.assert_array_equal(model.represent(params, embeddings[tokens]), model.predict(params, embeddings[tokens]))
 
 
 @pytest.mark.parametrize('hidden', [0, -1])

@@ -1,7 +1,6 @@
 """Facts about ideal conditions made worse by a known amount."""
 
 from conftest import dirichlet_hmm
-import jax
 import jax.numpy as jnp
 import numpy as np
 from oracles import log_space_conditional, rows_of
@@ -23,14 +22,9 @@ TOKENS = np.unique(RNG.integers(7, size=(400, 5), dtype=np.int32), axis=0)
 MODEL = NoisyModel(6)
 
 
-@jax.jit
-def _predict(params, tokens):
-  return MODEL.predict(params, MODEL.embed(params, tokens))
-
-
 def _noisy(scale, salt=1, tokens=TOKENS):
   params = Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt))
-  return np.asarray(_predict(params, tokens), np.float64)
+  return np.asarray(MODEL.predict(params, MODEL.embed(params, tokens)), np.float64)
 
 
 def _exact():

@@ -15,20 +15,16 @@ from hmm_jax.theory.problem import MemoryProblem
 SHOW = 0
 
 
-def problem_of_the_page():
-  """A stationary chain that shows the memory or pauses, and shows after a pause."""
-  shown = [[0, 3, 1], [3, 0, 1], [0, 0, 1]]
-  hmm = MemoryHMM(
-    memory_probs=fraction_rows([4, 1, 15]),
-    initial_probs=fraction_rows([2, 1]),
-    transition_matrix=fraction_rows([[1, 1], [1, 0]]),
-    cell_index=np.zeros(2, np.int32),
-    emission_matrix=fraction_rows([[row, [1, 1, 0]] for row in shown]),
-  )
-  return MemoryProblem(hmm, hmm.initial_probs, np.array([[1, -2, 0], [0, 0, 0]]), 0)
-
-
-OF_PAGE = problem_of_the_page()
+# A stationary chain that shows the memory or pauses, and shows after a pause.
+SHOWN = [[0, 3, 1], [3, 0, 1], [0, 0, 1]]
+HMM = MemoryHMM(
+  memory_probs=fraction_rows([4, 1, 15]),
+  initial_probs=fraction_rows([2, 1]),
+  transition_matrix=fraction_rows([[1, 1], [1, 0]]),
+  cell_index=np.zeros(2, np.int32),
+  emission_matrix=fraction_rows([[row, [1, 1, 0]] for row in SHOWN]),
+)
+OF_PAGE = MemoryProblem(HMM, HMM.initial_probs, np.array([[1, -2, 0], [0, 0, 0]]), 0)
 
 
 def exact_score(text):
