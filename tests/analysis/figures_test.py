@@ -45,18 +45,6 @@ def test_a_line_passes_through_the_means_of_the_records():
   assert _places(axes) == ['4', '10', '30']
 
 
-def test_the_forgetting_curve_has_a_line_for_each_distribution():
-  """After 2, 4, ... tokens, each trial counted once; two laws of HMMs have no common line."""
-  rows = [
-    row | {'hmm.emission_temperature': t, 'forgetting': [1, 1, t, 1, 0.75]} for row in prompt_records() for t in (0, 1)
-  ]
-  _, axes, lines = _drawn(grid_figures.forgetting, [*rows, rows[0] | {'task': 9, 'forgetting': None}])
-  assert lines['|H|=30 hmm.emission_temperature=0'].get_ydata() == pytest.approx([0, 75]) and _places(axes) == [
-    '2',
-    '4',
-  ]
-
-
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line per model, at its number of joint states; BERT has no record beside the largest memory."""
   _, axes, lines = _drawn(grid_figures.figure_3_right, memory_records())

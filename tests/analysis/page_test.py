@@ -1,7 +1,5 @@
 """report.html: what records and files hold is text in it, it asks for nothing, and it tells where all comes from."""
 
-import dataclasses
-import json
 import re
 import shlex
 
@@ -34,17 +32,6 @@ def test_a_report_asks_for_nothing_and_what_records_hold_is_text(tmp_path):
   )
   for each in (page, content.page(report)):
     assert NASTY not in each and '&lt;script&gt;alert(1)' in each
-
-
-@pytest.mark.parametrize('experiment', SETTINGS)
-def test_shipped_settings_differ_from_no_default(experiment):
-  """At each scale, as they come back from file."""
-  shipped = config_lib.shipped(experiment)
-  for scale in config_lib.scales(shipped):
-    config, several = config_lib.override(config_lib.at_scale(shipped, scale), [], registry.SETTINGS[experiment])
-    made = config_lib.expanded(config, several, registry.from_config)
-    back = [json.loads(json.dumps(dataclasses.asdict(one))) for one in made]
-    assert not origin.changed_settings(experiment, back)
 
 
 @pytest.mark.parametrize('fields', [dict(seed=3, methods=('head',), prompt__length=2), dict(distribution='')], ids=str)

@@ -83,16 +83,6 @@ def own(kind, dtype=torch.float32):
   return torch.nn.ModuleList([words, network]), V, words, lambda x: network(read(x)).softmax(-1)
 
 
-@pytest.mark.parametrize(('kind', 'causal'), [('all', False), ('before', True), ('up to', True)])
-@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_functions_of_ones_own_compute_in_their_type(dtype, kind, causal):
-  _, _, words, predict = args = own(kind, dtype)
-  model = hj.from_torch(*args)
-  assert model.causal == causal
-  seen = np.insert(TEXTS[:, :-1], 0, V, axis=1) if kind == 'up to' else TEXTS
-  np.testing.assert_allclose(probs_of(model), predict(words(torch.tensor(seen))).numpy(force=True), atol=1e-6)
-
-
 def test_slopes_are_those_of_torch():
   *_, words, predict = args = own('all')
   model, rows = hj.from_torch(*args), words(torch.tensor(TEXTS)).requires_grad_()

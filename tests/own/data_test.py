@@ -17,7 +17,6 @@ from experiments.pipeline import checks, pretraining, sweep, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
-from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -140,17 +139,6 @@ def test_nothing_of_the_paper_stands_beside_a_text_of_ones_own(tmp_path, own):
   assert grids.plan_of(other) == other.plan
   claims = [content.report(tmp_path, each, pd.DataFrame(), {}, ()).claim for each in (shipped, settings)]
   assert claims[0].startswith('Claim') and not claims[1]
-
-
-def test_a_process_may_stand_beside_lists(tmp_path):
-  """Each point reads it anew."""
-
-  def read(config):
-    data.resolve(config, tmp_path, ())
-    return registry.from_config(config)
-
-  grid = config_lib.expanded(config_of('smoke', distribution='mess3'), {'prompt.length': (1, 2)}, read)
-  assert [(one.hmm.num_tokens, one.prompt.length) for one in grid] == [(3, 1), (3, 2)]
 
 
 def test_a_copy_of_another_digest_is_not_used(tmp_path):

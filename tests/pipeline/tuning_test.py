@@ -10,7 +10,7 @@ import pytest
 from run_cases import QUIET
 from settings_cases import dense_settings, distribution_and_tasks
 
-from experiments.pipeline import attention, methods, optimal_heads, scheduled, tuning
+from experiments.pipeline import attention, methods, optimal_heads, tuning
 from experiments.pipeline.job import FrozenModel, Job
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
@@ -243,13 +243,6 @@ def test_the_start_of_best_validation_accuracy_is_kept(settings, drawn, monkeypa
     assert len(accuracies) == 4 and accuracies[0] == alone.measured['validation_accuracy']
     assert one.measured['validation_accuracy'] == max(accuracies) == accuracies[one.measured['restart']]
   assert any(one.measured['restart'] for one in several)
-
-
-def test_ties_between_starts_go_to_the_lower_loss():
-  """A column is a task; if the losses tie too, the first start is kept."""
-  accuracies = np.array([[0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], [-0.8, -0.9, -0.9, -0.9]]).T
-  losses = np.array([[0.1, 0.4, 0.3, 0.3], np.zeros(4), np.zeros(4)]).T
-  np.testing.assert_array_equal(scheduled.best_starts(accuracies, losses), [2, 1, 0])
 
 
 def test_a_prompt_takes_its_positions_of_the_text(settings, drawn):

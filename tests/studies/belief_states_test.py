@@ -50,17 +50,6 @@ def test_the_exact_model_holds_the_belief_and_predicts_from_it():
   assert [fields['share'] for fields in patched.values()] == pytest.approx([1, 0, 0, 1], abs=1e-3)
 
 
-def test_tables_show_the_records_on_file():
-  """The fifth end point is a geometric mean of ratios; an interval on one side of the bound decides."""
-  records = load(ON_FILE)
-  layer = select(records, design='pooled', reader='layer_2')
-  kls = layer.pivot(index=['process', 'hmm'], columns='step', values='kl')
-  logs = np.log(kls[600] / kls[0]).drop(['mess3', 'memory'])
-  tests = belief_states.tables(records, _settings(bert__num_layers=2))['tests'].frame
-  assert tests['ratio'][4].startswith(f'{np.exp(logs.mean()):.2g} ')
-  assert tests['outcome'].tolist()[1:5] == ['undecided', 'held', 'not held', 'held']
-
-
 def test_each_part_records_every_design_and_checkpoint(reduced_run):
   """The beliefs of three states at a fixed place are recorded; with a memory nothing is patched."""
   records = load(reduced_run('belief_states', 'smoke'))
