@@ -188,8 +188,9 @@ def forgetting(grid: Grid, settings: FigureSettings) -> Figure | None:
 def attention(grid: Grid, settings: FigureSettings) -> Figure | None:
   """Attention weight against the probability that a position reads the label's cell, in tenths; None without records.
 
-  A place is the mean over the positions of a tenth; those without positions are left out.
+  A mark is the mean over units of the mean weight in a tenth; tenths without positions are left out.
   """
+  # A row of a profile is [mean probability, mean weight, share of positions].
   bins = exploded(select(grid.records, attention_by='read_probability'), 'attention_profile')
   return figures.lines(
     bins.assign(weight=bins['attention_profile'].str[1].astype(float), tenth=bins['index'] / 10),

@@ -185,8 +185,8 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
     ),
     'lead': (_lead(grid), 'Lead over the best reader without a model in points, paired by task'),
     'head_sizes': (
-      grid.fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
-      'osc(b) / osc(mu) of linear heads, median over tasks; osc: largest minus least',
+      grid._replace(unit=['trial', 'task']).fits('head_size', lambda sizes: f'{np.median(sizes):.1g}'),
+      'osc(b) / osc(mu) of linear heads; osc: largest minus least; median',
     ),
     'moved': (_moved(grid), 'Total variation in percent by which prompts move the prediction at the [MASK]'),
     'diagnostics': (
@@ -194,8 +194,9 @@ def tables(grid: Grid, paper_overlay: bool) -> dict[str, Table]:
       "Fits and models beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
     ),
   }
+  over = dict.fromkeys(described, grid.over) | {'head_sizes': 'tasks of all HMMs'}
   return {
-    name: table(f'{title}; over {grid.over}', frame.rename_axis(index=HEADINGS))
+    name: table(f'{title}; over {over[name]}', frame.rename_axis(index=HEADINGS))
     for name, (frame, title) in described.items()
     if len(frame)
   }

@@ -71,7 +71,10 @@ def _are_along(records: pd.DataFrame, settings: Settings) -> bool:
 
 
 def _of_grid(records: pd.DataFrame) -> pd.DataFrame:
-  """The records as a grid has them: earlier versions of these experiments lack columns, and recorded KL alone too."""
+  """The fits of records, with the columns that earlier versions of these experiments lack.
+
+  Their models were BERTs, or none for tokens. Rows without a method, of KL alone, are dropped.
+  """
   model = np.where(records['method'].isin(['table', 'tokens']), NONE, 'bert')
   columns = {'memory_size': 0, 'num_cells': 0, 'model': model, 'validation_accuracy': np.nan}
   absent = {name: values for name, values in columns.items() if name not in records}

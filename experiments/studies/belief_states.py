@@ -284,7 +284,7 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
   same: dict[str, Any] = dict(field='share', unit=['hmm'], over='HMMs', cell=interval)
   # An untrained network predicts worse than a constant.
   same['then'] = lambda axes: axes.set_ylim(0, 1.5)
-  return {
+  made = {
     'layers': lines(
       ends.dropna(subset='r_squared'),
       s.figure,
@@ -308,12 +308,16 @@ def figures(records: pd.DataFrame, s: BeliefSettings) -> dict[str, Any]:
     ),
     'simplex': _simplex(ends, s),
   }
+  return {name: figure for name, figure in made.items() if figure}
 
 
 @figures_lib.styled
-def _simplex(ends: pd.DataFrame, s: BeliefSettings) -> Figure:
-  """The beliefs that readers return in a triangle each, in the colours of the exact ones."""
-  drawn = select(ends, hmm=0).dropna(subset='points')
+def _simplex(ends: pd.DataFrame, s: BeliefSettings) -> Figure | None:
+  """The beliefs over the states of mess3 that readers return in a triangle each, in the colours of the exact ones."""
+  drawn = select(ends, process='mess3', hmm=0)
+  if drawn.empty:
+    return None
+  drawn = drawn.dropna(subset='points')
   colours = np.array(drawn['points'].iloc[0])
   figure, grid = figures_lib.panels(s.figure, len(drawn), columns=5)
   for axes, reader, points in zip(grid, drawn['reader'], drawn['points']):

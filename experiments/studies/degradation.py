@@ -168,6 +168,8 @@ def _part(
 
 # Problems of one HMM by the degree of its damage.
 _Degrees = dict[float, Problem]
+# Heads by name, each with the prompt behind which it reads.
+_Heads = dict[str, tuple[LinearHead, str]]
 
 
 class Case(NamedTuple):
@@ -245,19 +247,24 @@ def _degrees(s: DegradationSettings, theorem: str, drawn: StateProblem, key: Arr
   inverted = np.asarray(found.witness.get('essential_states', np.arange(drawn.hmm.num_states)))
   problems = {}
   for degree in (0.0, *(s.singular_values if theorem == '3.3' else s.leaks)):
-    # Up to this probability supports hold.
-    hmm, support = drawn.hmm, 0.0
-    if theorem == '3.6':
-      hmm = degradation.leaking(hmm, found.witness['prompt_states'], inverted, degree)
-      support = 1.01 * degree / (hmm.num_states - len(inverted))
-    elif degree:
-      hmm = degradation.with_smallest_singular_value(hmm, degree)
+    hmm, zero = _damaged(drawn.hmm, found, inverted, degree)
     task = StateProblem(hmm, np.asarray(hmm.initial_probs), drawn.task_weights)
-    built = theorems.construct(theorem, task, s.length, _criteria(s, support))
+    built = theorems.construct(theorem, task, s.length, _criteria(s, zero))
     inputs, _ = tasks.draw_texts(key_text, hmm, s.num_train + s.num_test, 0, s.length)
     states = tasks.hidden_state_probs(hmm, inputs)
     problems[degree] = Problem(key, hmm, task.task_weights, built, inverted, np.asarray(inputs), states)
   return problems
+
+
+def _damaged(hmm: HMM, found: theorems.Finding, inverted: np.ndarray, degree: float) -> tuple[HMM, float]:
+  """An HMM damaged to a degree, 0 for none, and the largest probability that then counts as zero."""
+  prompt_states = found.witness.get('prompt_states')
+  if prompt_states is not None:
+    outside = hmm.num_states - len(inverted)
+    return degradation.leaking(hmm, prompt_states, inverted, degree), 1.01 * degree / outside
+  if degree:
+    hmm = degradation.with_smallest_singular_value(hmm, degree)
+  return hmm, 0.0
 
 
 def about_other_states(s: DegradationSettings, problem: Problem) -> Problem:
@@ -299,7 +306,7 @@ def measure(s: DegradationSettings, case: Case, key: Array, reporter: Reporter) 
   """Train a head and a prompt on a problem; the record of all readers."""
   problem, test = case.problem, slice(s.num_train, None)
   probs, heads = tuned(s, case, key, reporter)
-  heads |= _fitted(s, problem, probs)
+  heads |= _converged(s, problem, probs) | _built(s, problem, probs)
   labels, inverted = problem.labels, problem.inverted_states
   row: Row = {
     'kl': degradation.mean_kl(problem.ideal_after(None), probs['without']),
@@ -362,25 +369,28 @@ def _trained(
   return trained
 
 
-def _fitted(
-  s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray]
-) -> dict[str, tuple[LinearHead, str]]:
-  """The converged heads, and those that the theorem builds, each with the prompt behind which it reads."""
-  train, built = slice(s.num_train), problem.construction
-  found = {}
+def _converged(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray]) -> _Heads:
+  """The converged heads."""
+  train, found = slice(s.num_train), {}
   for name, prompt in CONVERGED.items():
     if prompt in probs:
       fit = converged_head(probs[prompt][train], problem.labels[train], num_classes=2, **vars(s.converged))
       found[name] = fit.head, prompt
-  if built:
-    # Theorem 3.3 has no prompt.
-    prompt = 'built' if 'built' in probs else 'without'
-    errors = probs[prompt] - problem.ideal_after(built.get('prompt'))
-    columns = np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
-    # The covariance of errors has the ridge of the converged heads, in units of its mean diagonal.
-    weighted = degradation.weighted_head(built['head'], columns, errors[train], s.converged.ridge)
-    found |= {'construction': (built['head'], prompt), 'weighted': (weighted, prompt)}
   return found
+
+
+def _built(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray]) -> _Heads:
+  """The theorem's head and its weighted inverse; none without a construction."""
+  built = problem.construction
+  if not built:
+    return {}
+  # Theorem 3.3 has no prompt.
+  prompt = 'built' if 'built' in probs else 'without'
+  errors = probs[prompt] - problem.ideal_after(built.get('prompt'))
+  columns = np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
+  # The covariance of errors has the ridge of the converged heads, in units of its mean diagonal.
+  weighted = degradation.weighted_head(built['head'], columns, errors[: s.num_train], s.converged.ridge)
+  return {'construction': (built['head'], prompt), 'weighted': (weighted, prompt)}
 
 
 def prepared(records: pd.DataFrame) -> pd.DataFrame:

@@ -44,7 +44,8 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   """The plan on record; of records from before plans were recorded, that of the shipped config.
 
-  Beside a process or labels of the user's own a shipped plan has only end points at sizes that the shipped grid lacks.
+  With a process or labels of the user's own, of a shipped plan only end points remain whose sizes the shipped grid
+  lacks: the others speak of the paper's text.
   """
   program = config_lib.shipped(settings.experiment)
   if settings.scale not in config_lib.scales(program):
@@ -52,9 +53,11 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   config = config_lib.at_scale(program, settings.scale)
   shipped = config_lib.from_config(config, {settings.experiment: Settings})
   plan = settings.plan or shipped.plan
-  if plan != shipped.plan or not config_lib.has_own_text(settings, config):
+  is_shipped = plan == shipped.plan
+  if not (is_shipped and config_lib.has_own_text(settings, config)):
     return plan
-  return tuple(point for point in plan if point.num_states and not {*point.num_states} & {*shipped.num_states})
+  sizes = set(shipped.num_states)
+  return tuple(point for point in plan if point.num_states and sizes.isdisjoint(point.num_states))
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, Figure]:

@@ -29,6 +29,14 @@ def test_the_best_head_is_shown_on_validation_texts():
   assert '70.0' in row.values()
 
 
+def test_the_size_of_heads_is_the_median_over_tasks():
+  """A mean over the tasks of an HMM would be that of its largest head."""
+  fit = lambda trial, task: record(Point(4), 'bert', 'head_converged', 0.9, trial=trial, task=task)
+  records = [fit(trial, task) | {'head_size': 999.0 if task else 1.0} for trial in range(2) for task in (0, 1)]
+  (row,) = _rows('head_sizes', [*records, fit(0, 2) | {'head_size': 1.0}])
+  assert '1' in row.values()
+
+
 def test_methods_are_compared_paired_in_one_family_over_sizes():
   """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
   gains = {size: [0.1 + 0.01 * (trial - size / 10) for trial in range(4)] for size in (4, 10, 30)}
