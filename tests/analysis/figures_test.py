@@ -5,7 +5,6 @@ import dataclasses
 from figures_cases import (
   figure_settings,
   lines_by_label,
-  memory_records,
   prompt_records,
   record,
 )
@@ -43,15 +42,6 @@ def test_a_line_passes_through_the_means_of_the_records():
   assert lines['head, BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
   assert lines['majority class'].get_xdata() == pytest.approx(np.log([4, 10, 30]), abs=0.05)
   assert _places(axes) == ['4', '10', '30']
-
-
-def test_the_right_figure_draws_memory_and_vanilla():
-  """Each text has a line per model, at its number of joint states; BERT has no record beside the largest memory."""
-  _, axes, lines = _drawn(grid_figures.figure_3_right, memory_records())
-  assert lines['memory: attention, exact G'].get_ydata() == pytest.approx([96, 95, 93])
-  vanilla = np.array([82, 78]) + 100 * 0.02 * 5 / 3
-  assert lines['vanilla: head, BERT'].get_ydata() == pytest.approx(vanilla)
-  assert _places(axes) == ['8', '12', '20']
 
 
 def test_means_have_the_t_interval():
