@@ -114,8 +114,9 @@ SCENARIOS += [
   Scenario('damage', 'timing.jsonl', damaged('trials/*/timing.jsonl')),
   Scenario('damage', 'metrics.jsonl', damaged('pretrained/*/metrics.jsonl')),
   Scenario('damage', 'the model', damaged('pretrained/*/model/*.safetensors'), 'model.safetensors failed', 2),
-  Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/30/state/d/*'), 'checkpoints/30', 1),
-  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'checkpoints/20', 2),
+  # Steps that were set aside go with the others once the model is finished.
+  Scenario('damage', 'the newest step', damaged(f'{_CHECKPOINTS}/30/state/d/*'), 'checkpoints/30', 0),
+  Scenario('damage', 'every step', damaged(f'{_CHECKPOINTS}/*/state/d/*'), 'checkpoints/20', 0),
 ]
 SCENARIOS += [
   Scenario('signals', f'{number.name} as {phase} begins', signalled(number, phase), number.name)
