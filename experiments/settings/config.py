@@ -231,8 +231,10 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   earlier = ((name, field.metadata.get('earlier', {})) for name, field in known.items())
   config = {name: value for name, value in earlier if value is not None} | config
   for name in sorted(set(config) ^ set(known)):
-    fault = 'is missing from the config' if name in known else f'is not a field; valid are {", ".join(known)}'
-    if name in gone.FIELDS:
+    fault = f'is not a field; valid are {", ".join(known)}'
+    if name in known:
+      fault = 'is missing from the config'
+    elif name in gone.FIELDS:
       fault = f'is {config[name]!r:.300} and a field no more; valid is {gone.FIELDS[name]!r} or none'
     raise SettingsError(f'{prefix}{name} {fault}')
   values = {

@@ -82,7 +82,7 @@ class PretrainedSettings(MlmSettings):
 class DegradationSettings(Experiment):
   """The imperfect models that constructions, trained heads and prompts are tested on, and the training."""
 
-  gone = ('fast_compilation', 'reach', 'short_context_levels')
+  gone = (*Experiment.gone, 'reach', 'short_context_levels')
 
   models: tuple[str, ...] = setting('models to test: a perturbed exact G, or a BERT', choices=('exact', 'bert'))
   num_hmms: int = setting('number of HMMs for each theorem')
