@@ -49,6 +49,6 @@ def __getattr__(name):
     # Tools ask for private names.
     if name.startswith('_'):
       raise
-    from hmm_jax._support.names import did_you_mean
+    from hmm_jax._support.display import NoSuchName
 
-    raise AttributeError(f'{error}{did_you_mean(name)}') from None
+    raise NoSuchName(*error.args, name=name) from None

@@ -32,6 +32,7 @@ import optax
 
 from hmm_jax import defaults
 from hmm_jax._support import arguments
+from hmm_jax._support.display import helped
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.memory_hmm import MemoryHMM
@@ -54,6 +55,7 @@ _LONGEST_DOCUMENT = 2**24
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
 
 
+@helped
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
   """A pretrained model, which unpacks as `model, params`, and its cost.
@@ -252,6 +254,7 @@ def _corruption(model: MaskedLM) -> Corruption:
 _programs = functools.lru_cache(8)(pretraining.make_programs)
 
 
+@helped
 class DownstreamTask(NamedTuple):
   """A classification of texts by the exact posterior, whatever model is tuned for it.
 
@@ -357,7 +360,15 @@ def _refusing(rule: tasks.LabelRule) -> tasks.LabelRule:
 
 
 @with_promotion
-def draw_task(hmm: Distribution, key: Array | int, **sizes: int) -> DownstreamTask:
+def draw_task(
+  hmm: Distribution,
+  key: Array | int,
+  *,
+  length: int = defaults.LENGTH,
+  num_train: int = defaults.NUM_TRAIN,
+  num_test: int = defaults.NUM_TEST,
+  hidden: int = 0,
+) -> DownstreamTask:
   """Draw mu, six standard normal entries of [2, H], again until the training texts have both labels.
 
   >>> import jax, hmm_jax as hj
@@ -370,19 +381,23 @@ def draw_task(hmm: Distribution, key: Array | int, **sizes: int) -> DownstreamTa
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
     key: decides mu and all else of the task.
-    **sizes: `length`, `num_train`, `num_test` and `hidden` of `DownstreamTask`.
+    length: tokens of a text, one of which is masked.
+    num_train: training texts.
+    num_test: test texts.
+    hidden: position of the masked token: 0, the first, or -1, the last, as causal models need it.
 
   Raises:
     ValueError: 1000 draws gave all training texts one label, or the distribution is not valid.
   """
   hmm, key = arguments.process('hmm', hmm), arguments.key(key)
   key_weights, key_task = jax.random.split(key)
-  task = DownstreamTask(np.zeros(0), key_task, **sizes)
+  task = DownstreamTask(np.zeros(0), key_task, length, num_train, num_test, hidden)
   probs = tasks.label_probs(hmm, _inputs(hmm, task), hidden=task.hidden)
   drawn = tasks.draw_task(key_weights, probs, task.num_train, **defaults.TASK_WEIGHTS)
   return task._replace(task_weights=drawn.task_weights)
 
 
+@helped
 @dataclasses.dataclass(frozen=True)
 class Tuned:
   """A head, and the prompt before it, tuned on a frozen model.

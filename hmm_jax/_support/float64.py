@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import functools
+import inspect
 import math
 from typing import Any, TypeVar
 
@@ -24,12 +25,25 @@ def with_promotion(function: FunctionT) -> FunctionT:
   @functools.wraps(function)
   def call(*args: Any, **named: Any) -> Any:
     config: Any = jax.config
-    if (config.jax_numpy_rank_promotion, config.jax_numpy_dtype_promotion) == ('allow', 'standard'):
-      return function(*args, **named)
-    with jax.numpy_rank_promotion('allow'), jax.numpy_dtype_promotion('standard'):
-      return function(*args, **named)
+    try:
+      if (config.jax_numpy_rank_promotion, config.jax_numpy_dtype_promotion) == ('allow', 'standard'):
+        return function(*args, **named)
+      with jax.numpy_rank_promotion('allow'), jax.numpy_dtype_promotion('standard'):
+        return function(*args, **named)
+    except TypeError:
+      _check_names(function, named)
+      raise
 
   return call  # type: ignore[return-value]
+
+
+def _check_names(function: Callable[..., Any], named: dict[str, Any]) -> None:
+  """Raise TypeError with the names of all parameters if one that is given is none of them."""
+  parameters = inspect.signature(function).parameters
+  unknown = [name for name in named if name not in parameters]
+  if unknown:
+    message = f'{function.__qualname__} has no parameter {unknown[0]}; its parameters are {", ".join(parameters)}'
+    raise TypeError(message) from None
 
 
 def in_float64(function: FunctionT) -> FunctionT:

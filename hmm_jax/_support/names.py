@@ -9,18 +9,35 @@ from typing import Any
 
 import hmm_jax
 
-# Words of other libraries, and a name of this one.
+# Parts of names in other libraries, and the name here.
 _SYNONYMS = {
-  'train': 'pretrain',
-  'fit': 'tune',
-  'transformer': 'bert',
+  'save': 'save',
+  'load': 'load',
+  'smooth': 'forward_backward',
+  'posterior': 'forward_backward',
+  'log_prob': 'forward_backward',
+  'loglik': 'forward_backward',
+  'log_lik': 'forward_backward',
+  'marginal': 'forward_backward',
+  'filter': 'last_filtered_probs',
+  'decode': 'most_likely_states',
+  'viterbi': 'most_likely_states',
   'generat': 'sample',
   'simulat': 'sample',
-  'decode': 'most_likely_states',
-  'evaluat': 'tuned',
-  'cache': 'activations',
-  'hook': 'activations',
+  'entropy': 'entropies',
+  'transformer': 'Bert',
+  'train': 'pretrain',
+  'fit': 'tune',
+  'prompt': 'tune',
+  'accuracy': 'tune',
+  'evaluat': 'tune',
   'logits': 'token_probs',
+  'hidden_states': 'activations',
+  'cache': 'activations',
+  'hook': 'with_activations',
+  'patch': 'with_activations',
+  'interven': 'with_activations',
+  'steer': 'with_activations',
 }
 # Less is no more than a common word that is shared.
 _LEAST = 0.3
@@ -51,8 +68,8 @@ def did_you_mean(name: str) -> str:
   A word counts by how few share it, in a name three times as much as in a docstring, and twice at the top.
   """
   public = _public()
-  meant = [synonym for word, synonym in _SYNONYMS.items() if word in name.lower()]
-  stems = _stems(' '.join([name, *meant]))
+  meant = [f'hmm_jax.{here}' for word, here in _SYNONYMS.items() if word in name.lower()]
+  stems = _stems(name)
   shares = {stem: 1 + sum(stem in own | text for own, text in public.values()) for stem in stems}
 
   def nearness(place: str) -> float:
@@ -62,10 +79,11 @@ def did_you_mean(name: str) -> str:
     total += sum(3 / shares[stem] ** 0.5 for stem in stems & own) / (len(own) or 1)
     return total * (1 + (home == 'hmm_jax')) + 9 * (last.lower() == name.lower())
 
-  best = sorted(public, key=nearness, reverse=True)[:3]
-  near = [place for place in best if nearness(place) > _LEAST]
+  best = sorted(public, key=nearness, reverse=True)
+  near = [*meant, *(place for place in best if nearness(place) > _LEAST)]
   if not near:
     # A word that is misspelt.
     places = {place.rpartition('.')[2]: place for place in public}
     near = [places[each] for each in difflib.get_close_matches(name, places)]
+  near = list(dict.fromkeys(near))[:3]
   return f'; did you mean {" or ".join(near)}?' if near else ''

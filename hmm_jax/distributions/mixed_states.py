@@ -12,7 +12,7 @@ import scipy.linalg
 import scipy.special
 
 from hmm_jax._support import arguments
-from hmm_jax._support.display import shown
+from hmm_jax._support.display import helped, shown
 from hmm_jax.distributions.labelled import edges, ProcessLike
 
 # Numbers this close are one.
@@ -66,6 +66,7 @@ def mixed_states(process: ProcessLike, depth: int) -> MixedStates:
   return MixedStates(merged, merged_probs.T)
 
 
+@helped
 class Entropies(NamedTuple):
   """Entropies of a process, in nats; divide by log 2 for bits. h is the entropy rate, lim H(L) / L.
 

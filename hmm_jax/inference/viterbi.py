@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import checked
-from hmm_jax.inference.posterior import Chain
+from hmm_jax.inference.posterior import Chain, check_shape
 
 
 @checked
@@ -20,9 +20,8 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   >>> most_likely_states(hmm, jnp.eye(3)[jnp.array([0, 2, 1, 0, 2])]).shape
   (5,)
   """
-  num_states, num_joint = hmm.transition_matrix.shape[-1], hmm.joint_initial_probs.shape[-1]
-  if likelihoods.ndim != 2 or likelihoods.shape[-1] != num_joint or not likelihoods.size:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [T, {num_joint}], no axis empty')
+  check_shape(hmm, likelihoods, batch='')
+  num_states = hmm.transition_matrix.shape[-1]
   log_constant = lambda x: float64.log_of_any(float64.as_float64(lax.stop_gradient(float64.as_float(x))))
   log_by_parts = lambda x: log_constant(x).reshape(*x.shape[:-1], -1, num_states)
   log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)

@@ -13,6 +13,7 @@ import scipy.optimize
 import scipy.special
 
 from hmm_jax._support import arguments
+from hmm_jax._support.display import helped
 from hmm_jax.tuning.optimum import are_constant, principal_directions, standardised
 from hmm_jax.tuning.token_readers import table_means
 
@@ -26,6 +27,7 @@ _Rows = tuple[np.ndarray, np.ndarray]
 _MINIMISER = dict(maxiter=300, maxfun=600, ftol=1e-8, gtol=1e-7)
 
 
+@helped
 class Probe(NamedTuple):
   """A fitted probe, a function of features, and its scores on the test texts, y a target and p the probe's value.
 

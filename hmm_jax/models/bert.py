@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support.arguments import check_widths, tree
+from hmm_jax._support.display import helped
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.models import sharding
 from hmm_jax.models.model import at_positions, joined, MaskedLM, parts_with, Positions, Visit
@@ -234,6 +235,7 @@ class Bert(nn.Module):
     return self.decode(self.encode(self.embed(tokens), positions=positions))[..., : self.num_tokens]
 
 
+@helped
 @dataclasses.dataclass(frozen=True)
 class BertModel(MaskedLM):
   """`bert` as a `MaskedLM`; its parameters are the linen variables' 'params' tree.

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments
+from hmm_jax._support.display import helped
 from hmm_jax.models.model import at_positions, MaskedLM, Positions, token_probs, Visit
 
 
+@helped
 @dataclasses.dataclass(frozen=True)
 class FlaxModel(MaskedLM):
   """A linen module with methods `embed` and `predict` as a `MaskedLM`; its parameters are its 'params' tree.

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments, float64
+from hmm_jax._support.display import helped
 from hmm_jax.distributions.hmm import Distribution, emitted_token_probs, text_likelihoods
 from hmm_jax.inference.pairs import probs_before, probs_between
 from hmm_jax.inference.posterior import forward_backward
@@ -230,6 +231,7 @@ def _compiled(model: MaskedLM, method: str, params: Any, tokens: Any, positions:
   return getattr(model, method)(params, model.embed(params, tokens), positions)
 
 
+@helped
 @dataclasses.dataclass(frozen=True)
 class ExactModel(MaskedLM):
   """The model that pretraining aims at: embeddings are likelihood rows, prediction is message passing.

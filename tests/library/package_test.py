@@ -1,5 +1,6 @@
 """The names of the package, and what importing it imports."""
 
+import copy
 import importlib.metadata
 import importlib.util
 import pkgutil
@@ -7,6 +8,7 @@ import runpy
 import subprocess
 import sys
 
+import jax
 import pytest
 
 import experiments
@@ -25,9 +27,47 @@ def test_every_public_name_can_be_imported():
   assert all(getattr(hj, name) is not None and name in dir(hj) for name in hj.__all__)
   assert {found.name for found in pkgutil.iter_modules(hj.__path__)} <= {*hj.__all__, '_support'}
   assert hj.__version__ == importlib.metadata.version('hmm-jax')
-  with pytest.raises(AttributeError, match='most_likely_states'):
-    hj.viterbi  # noqa: B018
   assert not hasattr(hj, 'qqqqq')
+
+
+@pytest.mark.parametrize(
+  'guessed, meant',
+  [
+    ('viterbi', 'hmm_jax.most_likely_states'),
+    ('smoother', 'hmm_jax.forward_backward'),
+    ('log_prob', 'hmm_jax.forward_backward'),
+    ('pretrain_bert', 'hmm_jax.pretrain'),
+    ('prompt_tuning', 'hmm_jax.tune'),
+    ('run_with_cache', 'hmm_jax.activations'),
+    ('save_pretrained', 'hmm_jax.save'),
+    ('posteriers', 'hmm_jax.Posterior'),
+  ],
+)
+def test_a_guessed_name_is_answered_with_ours(guessed, meant):
+  """As a name of the package, and as an attribute of a value, whose own names are said."""
+  for value in (hj, hj.processes.mess3(), hj.ExactModel(3)):
+    with pytest.raises(AttributeError, match=rf'did you mean .*\b{meant}\b'):
+      getattr(value, guessed)
+  with pytest.raises(AttributeError, match='it has .*transition_matrix'):
+    hj.processes.mess3().transitions  # noqa: B018
+
+
+def test_help_with_names_hides_no_error_of_a_property(monkeypatch):
+  """Tools ask for private names, which are looked up nowhere; an attribute that a property lacks is named."""
+  monkeypatch.setattr(hj.HMM, 'broken', property(lambda hmm: hmm.params.weight), raising=False)
+  with pytest.raises(AttributeError, match='params'):
+    hj.processes.mess3().broken  # noqa: B018
+  assert copy.deepcopy(hj.ExactModel(3)) == hj.ExactModel(3)
+
+
+def test_a_parameter_that_was_guessed_is_answered_with_the_names_of_all():
+  """A TypeError of Python names the guess alone."""
+  with pytest.raises(TypeError, match='num_symbols.*num_tokens'):
+    hj.random_hmm(jax.random.key(0), num_states=3, num_symbols=4)
+  with pytest.raises(TypeError, match=r'num_steps.*\bsteps\b'):
+    hj.pretrain(hj.processes.mess3(), 0, num_steps=3)
+  with pytest.raises(TypeError, match='num_texts.*num_train'):
+    hj.draw_task(hj.processes.mess3(), 0, num_texts=3)
 
 
 @pytest.mark.slow
