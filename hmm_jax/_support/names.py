@@ -12,8 +12,10 @@ import hmm_jax
 # Parts of names in other libraries, and the name here.
 _SYNONYMS = {
   'save': 'save',
+  'from_pretrained': 'load',
   'load': 'load',
   'smooth': 'forward_backward',
+  'predict_proba': 'forward_backward',
   'posterior': 'forward_backward',
   'log_prob': 'forward_backward',
   'loglik': 'forward_backward',
@@ -29,6 +31,7 @@ _SYNONYMS = {
   'train': 'pretrain',
   'fit': 'tune',
   'prompt': 'tune',
+  'peft': 'tune',
   'accuracy': 'tune',
   'evaluat': 'tune',
   'logits': 'token_probs',
@@ -80,7 +83,8 @@ def did_you_mean(name: str) -> str:
     return total * (1 + (home == 'hmm_jax')) + 9 * (last.lower() == name.lower())
 
   best = sorted(public, key=nearness, reverse=True)
-  near = [*meant, *(place for place in best if nearness(place) > _LEAST)]
+  # What shares words is the more noise the better the first is.
+  near = [*meant, *(place for place in best if nearness(place) > max(_LEAST, nearness(best[0]) / 2))]
   if not near:
     # A word that is misspelt.
     places = {place.rpartition('.')[2]: place for place in public}

@@ -40,6 +40,9 @@ def test_every_public_name_can_be_imported():
     ('prompt_tuning', 'hmm_jax.tune'),
     ('run_with_cache', 'hmm_jax.activations'),
     ('save_pretrained', 'hmm_jax.save'),
+    ('from_pretrained', 'hmm_jax.load'),
+    ('get_peft_model', 'hmm_jax.tune'),
+    ('predict_proba', 'hmm_jax.forward_backward'),
     ('posteriers', 'hmm_jax.Posterior'),
   ],
 )
