@@ -10,6 +10,8 @@ _AFTER_A_CONFIG = (
   ('--wordkir=x', 'wordkir', 'workdir'),
   ('stray', "'stray'"),
   ('--trials=2', '--trials', "'2'"),
+  ('--mode=status --trials=0', '--trials', "'0'"),
+  ('--mode=report --trials=0', '--trials', "'0'"),
   ('--config.num_statez=3', 'num_statez', 'num_states'),
   ('--config.scale=paper', '--config.scale', 'NAME:SCALE'),
   # Not of the type of the field.
