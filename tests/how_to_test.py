@@ -2,14 +2,12 @@
 
 A page runs in a temporary folder with a link to `docs`. So it reads committed records by the paths that a reader has
 from the root of the repository, and writes where nothing is left behind. `<!-- needs: MODULE -->` on its first line
-skips it where the module is missing. A page that makes CPU devices has a process of its own. All pages together take
-two CPU minutes at most.
+skips it where the module is missing. All pages together take two CPU minutes at most.
 """
 
 import re
 
 from conftest import DOCS
-from forked import run_on_devices
 import pytest
 
 
@@ -24,8 +22,5 @@ def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
   # A module that a page writes is found, as `python -m` finds it.
   monkeypatch.syspath_prepend(tmp_path)
   blocks = re.findall(r'^```python\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)
-  if 'jax_num_cpu_devices' in text:
-    blocks = [f'run_on_devices(2, {block.replace("os.cpu_count()", "2")!r})' for block in blocks]
-    names['run_on_devices'] = run_on_devices
   for block in blocks:
     exec(block, names)
