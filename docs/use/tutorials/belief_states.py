@@ -3,7 +3,6 @@
 #
 # The *belief state* is the law of a hidden state given the tokens seen. Pretrain a small causal BERT on texts of a
 # process and probe its layers for the belief, as Shai et al. (2024) did. Minutes on two CPU cores.
-# `docs/use/tutorials/belief_states.py` is the same as a script.
 
 # %%
 import jax
