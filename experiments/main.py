@@ -92,9 +92,9 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
     distributed.initialize(settings.distributed)
   if is_grid:
     own = own._replace(functions=code.imported(grid))
-  distributed.raise_everywhere(lambda: study.check(grid, own) if is_grid else study.check(settings))
+  study.check(*((grid, own) if is_grid else (settings,)))
   reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
-  reporter.say(distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid)))
+  reporter.say(distributed.in_process_0(results.other_settings)(workdir, grid))
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
     asked = (grid, workdir, reporter, numbers, own) if is_grid else (settings, workdir, reporter)
@@ -102,7 +102,7 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
-    distributed.broadcast_from_process_0(lambda: study.show(settings, workdir, reporter))
+    distributed.in_process_0(study.show)(settings, workdir, reporter)
   reporter.say(reporter.clock.line(), left)
 
 

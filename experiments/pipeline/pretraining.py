@@ -114,16 +114,16 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
-    distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
+    distributed.in_process_0(files.remove_partials)(directory)
     params = _last_params(run, reporter)
-    checkpoints.remove(directory / checkpoints.NAME)
+    distributed.in_process_0(files.remove)(directory / checkpoints.NAME)
     return params if early is None else _early_params(run, early, reporter)
 
 
 def _last_params(run: Pretraining, reporter: Reporter) -> Any:
   """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
-  if found := models.load(run.directory, reporter):
-    return found[1]
+  if params := models.load(run.directory, reporter):
+    return params
   if run.elsewhere:
     valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
     require(run.given, 'pretrained_from', run.elsewhere, valid)
@@ -134,7 +134,6 @@ def _last_params(run: Pretraining, reporter: Reporter) -> Any:
   with signals.deferred(), reporter.clock.phase('pretraining'):
     state, metrics = _trained(run, reporter)
     if int(state.step) == run.fields.num_steps:
-      locks.check_held(run.directory)
       params = params_here(state)
       process = None if isinstance(run.text, np.ndarray) else run.text
       gap = metrics[-1]['kl_at_mask']
@@ -152,9 +151,9 @@ def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:
   A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
   it all others that are missing.
   """
-  if found := models.load(run.directory, reporter, step):
-    return found[1]
-  missing = [each for each in run.early if each == step or not models.is_finished(run.directory, each)]
+  if params := models.load(run.directory, reporter, step):
+    return params
+  missing = [each for each in run.early if not files.is_sealed(models.place(run.directory, each))]
   for each, params in params_along(run, missing, reporter):
     _write_early(run, each, params)
     if each == step:
@@ -164,7 +163,6 @@ def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:
 
 def _write_early(run: Pretraining, step: int, params: Any) -> None:
   """Write the model after `step` steps; raise Lost."""
-  locks.check_held(run.directory)
   card = f'# BERT {run.directory.name} after {step} steps\n'
   models.write(run.directory, run.model, params, None, card, step=step)
 
@@ -247,17 +245,17 @@ def along(
 def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   init, key_params, on_corpus = program(run)
-  with checkpoints.open_checkpoints(run.directory / checkpoints.NAME, reporter) as saved:
-    shapes = jax.eval_shape(init, key_params)
-    like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
-    state, metrics = saved.restore(like) or (init(key_params), [])
-    if int(state.step) < run.fields.num_steps:
-      _note_environment(run, int(state.step), reporter)
-      with reporter.clock.phase('corpus'):
-        call = on_corpus()
-      if not isinstance(run.text, np.ndarray | None):
-        reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
-      state = train(run, state, metrics, call, saved, reporter)
+  shapes = jax.eval_shape(init, key_params)
+  like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
+  found = checkpoints.restore(run.directory / checkpoints.NAME, like, reporter)
+  state, metrics = found or (init(key_params), [])
+  if int(state.step) < run.fields.num_steps:
+    _keep_environment(run)
+    with reporter.clock.phase('corpus'):
+      call = on_corpus()
+    if not isinstance(run.text, np.ndarray | None):
+      reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
+    state = train(run, state, metrics, call, reporter)
   return state, metrics
 
 
@@ -266,7 +264,6 @@ def train(
   state: TrainState,
   metrics: list[dict[str, float]],
   call: Call,
-  saved: checkpoints.Checkpoints,
   reporter: Reporter,
 ) -> TrainState:
   """Train on from a state and its metrics, while measuring, reporting and saving checkpoints.
@@ -289,9 +286,9 @@ def train(
       is_stopping = bool(signals.all_stopping())
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*run.early, p.num_steps)
       if is_kept:
-        _save(run, step, state, metrics, saved)
+        _save(run, step, state, metrics)
       advance(step, note)
-      if is_stopping or (is_kept and clock.is_past(run.time_budget)):
+      if is_stopping or (is_kept and distributed.in_process_0(clock.is_past)(run.time_budget)):
         break
   return state
 
@@ -314,30 +311,27 @@ def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> 
   files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
 
-def _save(
-  run: Pretraining, step: int, state: TrainState, metrics: list[dict[str, float]], saved: checkpoints.Checkpoints
-) -> None:
+def _save(run: Pretraining, step: int, state: TrainState, metrics: list[dict[str, float]]) -> None:
   """Save a checkpoint, and before it the model of an early step: a checkpoint says that training has passed the step.
 
   Raises Lost, Diverged and StorageError. The device waits meanwhile, some seconds for a model of the paper's size.
   """
   if not _all_finite(state):
     raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
-  locks.check_held(run.directory)
+  distributed.in_process_0(locks.check_held)(run.directory)
   if step in run.early:
     _write_early(run, step, params_here(state))
-  saved.save(step, state, metrics)
+  checkpoints.save(run.directory / checkpoints.NAME, step, state, metrics)
 
 
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def _note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
-  """Record the environment that trains from step `done` on."""
+def _keep_environment(run: Pretraining) -> None:
+  """Keep the environment that trains, and its mesh."""
   current = environment.environment(run.mesh.devices.flat)
-  row = {'from_step': done, 'mesh': dict(run.mesh.shape), **current}
-  files.append_json_line(run.directory / 'environment.jsonl', row, reporter)
+  environment.keep(run.directory, {'mesh': dict(run.mesh.shape), **current})
 
 
 def check_machine(settings: Settings) -> None:

@@ -52,27 +52,32 @@ def run(
   grid: Sequence[Any],
   workdir: pathlib.Path,
   units: Sequence[Unit],
-  finished: Callable[[], list[tuple[Any, list[results.Record]]]],
+  finished: Callable[[], tuple[results.Runs, str | None]],
   reporter: Reporter,
-) -> list[Failure]:
-  """Make units for the settings of `grid`, then merge what is finished; return the failures.
+) -> str | None:
+  """Make units for the settings of `grid`, then merge what is finished; return what is left, as a sentence.
 
-  `finished` returns settings and their records. Each of several runs merges, so that the last to end has all.
+  `finished` returns settings with their records, and that sentence. Each of several runs merges, so that the last to
+  end has all. Raises UnitsFailed after the merge.
   """
   lock_of_merge = workdir, 'the merge of records', reporter
   with locks.held(*lock_of_merge):
-    distributed.broadcast_from_process_0(lambda: results.begin(workdir, grid))
+    distributed.in_process_0(results.begin)(workdir, grid)
   failed = fill(units, getattr(grid[0], 'time_budget', 0.0), reporter)
+
+  @distributed.in_process_0
+  def merge() -> str | None:
+    locks.check_held(workdir)
+    runs, left = finished()
+    if any(records for _, records in runs):
+      results.write(workdir, runs, reporter)
+    return left
+
   with locks.held(*lock_of_merge):
-    distributed.broadcast_from_process_0(lambda: _merge(workdir, finished(), reporter))
-  return failed
-
-
-def _merge(workdir: pathlib.Path, runs: list[tuple[Any, list[results.Record]]], reporter: Reporter) -> None:
-  """Merge records, if there are any; raise Lost."""
-  locks.check_held(workdir)
-  if any(records for _, records in runs):
-    results.write(workdir, runs, reporter)
+    left = merge()
+  if failed:
+    raise UnitsFailed(failed, left)
+  return left
 
 
 def fill(units: Sequence[Unit], time_budget: float, reporter: Reporter) -> list[Failure]:
@@ -93,7 +98,7 @@ def fill(units: Sequence[Unit], time_budget: float, reporter: Reporter) -> list[
     if end is End.LOCKED:
       queue.append((index, True))
     has_taken_time = waits or end not in (End.COMPLETE, End.LOCKED)
-    if has_taken_time and is_past():
+    if has_taken_time and distributed.in_process_0(is_past)():
       break
   return failed
 
@@ -111,15 +116,17 @@ def _attempt(unit: Unit, gives_up: Callable[[], bool], reporter: Reporter) -> En
 def _made(unit: Unit, reporter: Reporter) -> End | Failure:
   """Make a unit whose lock this process has."""
   try:
-    missing = distributed.broadcast_from_process_0(lambda: unit.missing(reporter))
+    missing = distributed.in_process_0(unit.missing)(reporter)
     if missing:
+      before = reporter.clock.spent()
       unit.make(missing, reporter)
+      distributed.in_process_0(failures.add_time)(unit.directory, reporter.clock.since(before), reporter)
   except (locks.Lost, Ended):
     raise
   except BaseException as error:
     # A user's own model or head may exit or interrupt.
     return _failure(unit, error, reporter)
-  distributed.broadcast_from_process_0(lambda: failures.forget(unit.directory, unit.label))
+  distributed.in_process_0(failures.forget)(unit.directory, unit.label)
   return End.RUN if missing else End.COMPLETE
 
 
@@ -131,10 +138,11 @@ def _failure(unit: Unit, error: BaseException, reporter: Reporter) -> Failure:
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
 
-  def record() -> list[Any]:
+  @distributed.in_process_0
+  def record() -> Failure:
     locks.check_held(unit.directory)
-    return [*failures.write(unit.directory, error, unit.label)]
+    return failures.write(unit.directory, error, unit.label)
 
-  sentence, status = distributed.broadcast_from_process_0(record)
+  sentence, status = record()
   reporter.say(f'failed: {sentence}')
   return Failure(f'{unit.name} failed: {sentence}', status)

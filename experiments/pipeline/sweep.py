@@ -11,9 +11,8 @@ from experiments.pipeline import pretraining, queue, trial as trial_lib
 from experiments.pipeline.queue import Unit
 from experiments.records import results, trials as trials_lib
 from experiments.records.trials import Name, TrialFolder
-from experiments.runtime import distributed, timing
+from experiments.runtime import distributed
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trials
 
@@ -29,15 +28,10 @@ def run(
 
   Returns what is left, as a sentence. Raises UnitsFailed.
   """
-  others = _others(grid, workdir, own)
   made = folders(grid, workdir, own)
   distributed.in_process_0(data.keep)(own.arrays, workdir)
   asked = units(made, range(len(made)) if numbers is None else numbers)
-  failed = queue.run(grid, workdir, asked, lambda: _finished([*grid, *others], workdir, own), reporter)
-  left = distributed.broadcast_from_process_0(lambda: _left(made))
-  if failed:
-    raise queue.UnitsFailed(failed, left)
-  return left
+  return queue.run(grid, workdir, asked, lambda: _finished(grid, workdir, own), reporter)
 
 
 def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING) -> list[TrialFolder]:
@@ -57,36 +51,19 @@ def units(folders: Sequence[TrialFolder], numbers: Iterable[int]) -> list[Unit]:
 
 def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
   """Run a trial; at the end of the time budget its checkpoint is kept."""
-  before = reporter.clock.spent()
   with contextlib.suppress(pretraining.OutOfTime):
     trial_lib.run(folder, [Name(*name) for name in missing], reporter)
-  trials_lib.add_time(folder, timing.difference(reporter.clock.spent(), before), reporter)
 
 
-def _others(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> list[Settings]:
-  """Other settings on record, but those with functions of the user's that this process has not imported."""
-  found = []
-  for settings in results.others(workdir, grid):
-    with contextlib.suppress(SettingsError):
-      own.of(settings)
-      found.append(settings)
-  return found
-
-
-def _finished(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> list[tuple[Settings, list[results.Record]]]:
-  """The records of the finished trials of each settings, by point."""
-  runs = []
+def _finished(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> tuple[results.Runs, str | None]:
+  """The records of the finished trials of each settings, by point, and a sentence if some are not finished."""
+  runs, done, count = results.Runs(), 0, 0
   for settings in grid:
     records = list[results.Record]()
     for folder in sorted(folders([settings], workdir, own), key=lambda folder: folder.trial.point.order):
       of_trial = folder.records()
-      if len(of_trial) == len(folder.paths()):
-        records += of_trial
+      is_done = len(of_trial) == len(folder.paths())
+      records += of_trial.values() if is_done else []
+      done, count = done + is_done, count + 1
     runs.append((settings, records))
-  return runs
-
-
-def _left(made: Sequence[TrialFolder]) -> str | None:
-  """A sentence on trials that are not finished."""
-  finished = sum(not folder.missing() for folder in made)
-  return None if finished == len(made) else f'{finished} of {len(made)} trials are finished'
+  return runs, None if done == count else f'{done} of {count} trials are finished'

@@ -6,7 +6,7 @@ A record is done when its file is there and has its checksum; nothing is unpickl
 import pathlib
 from typing import Any, TYPE_CHECKING
 
-from experiments.records import environment as environments, results, trials
+from experiments.records import environment as environments, failures, results
 from experiments.runtime import storage
 from experiments.settings.fields import require
 
@@ -52,7 +52,7 @@ def frame(workdir: pathlib.Path, rows: list[dict[str, Any]], environment: bool) 
 
   records = pd.DataFrame(rows)
   made = environments.load(workdir, rows) if environment else {}
-  spent = trials.seconds(workdir) if environment and 'trial_id' in records else {}
+  spent = failures.seconds(workdir / 'trials') if environment and 'trial_id' in records else {}
   if spent:
     records['trial_seconds'] = records['trial_id'].map(spent)
   if not made:

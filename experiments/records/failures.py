@@ -1,14 +1,18 @@
-"""The failure of a unit of work, on file beside its records until the unit is done."""
+"""The time of a unit of work, on file beside its records, and its failure until it is done."""
 
+import contextlib
 import datetime
 import pathlib
 import traceback
 from typing import Any, NamedTuple
 
 from experiments.records import files
-from experiments.runtime import exit_status, storage
+from experiments.runtime import exit_status, locks, storage
+from experiments.runtime.progress import Reporter
 
 FILE_NAME = 'failed.json'
+# The seconds by phase of each run that worked on the unit.
+FILE_OF_TIME = 'timing.jsonl'
 _LONGEST = 300
 
 
@@ -61,3 +65,21 @@ def forget(directory: pathlib.Path, label: str = '') -> None:
   """Remove the failure of a unit that is done."""
   if read(directory, label):
     (directory / FILE_NAME).unlink()
+
+
+def add_time(directory: pathlib.Path, spent: dict[str, float], reporter: Reporter) -> None:
+  """Add the wall seconds of each phase to the directory of a unit; raise Lost."""
+  locks.check_held(directory)
+  path = directory / FILE_OF_TIME
+  files.write_json_lines(path, [*files.intact_json_lines(path, reporter), {'wall_seconds': spent}])
+
+
+def seconds(folder: pathlib.Path) -> dict[str, float]:
+  """The wall seconds of each unit in a folder by its id, over all runs that worked on it; no corrupt one."""
+  spent: dict[str, float] = {}
+  for directory in files.entries(folder):
+    # Nothing is renamed here: the reader may not hold the lock.
+    with contextlib.suppress(files.Corrupt):
+      rows = files.read_json_lines(directory / FILE_OF_TIME)
+      spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
+  return spent

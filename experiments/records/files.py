@@ -3,6 +3,7 @@
 Of several processes only process 0 writes, under the lock of what the file belongs to: see `locks.check_held`.
 """
 
+from collections.abc import Callable
 import contextlib
 import fnmatch
 import hashlib
@@ -12,7 +13,7 @@ import json
 import os
 import pathlib
 import secrets
-from typing import Any
+from typing import Any, TypeVar
 
 from etils import epath
 import jax
@@ -22,6 +23,8 @@ from experiments.runtime.progress import Reporter
 from experiments.runtime.storage import is_object, not_written, reason
 from experiments.settings.fields import SettingsError
 from hmm_jax.distributions.files import check_bytes, open_regular, read_archive
+
+T = TypeVar('T')
 
 # Most bytes of JSON to read: its objects take several times as many.
 MOST_JSON = 2**28
@@ -90,18 +93,9 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
 
 
-def append_json_line(path: pathlib.Path, row: dict[str, Any], reporter: Reporter) -> None:
-  """Add a row to those of `path`, whole or not at all; rename a corrupt file and begin another."""
-  write_json_lines(path, [*intact_json_lines(path, reporter), row])
-
-
 def intact_json_lines(path: pathlib.Path, reporter: Reporter) -> list[dict[str, Any]]:
   """The rows of a file; a corrupt one is set aside and counts as empty."""
-  try:
-    return read_json_lines(path)
-  except Corrupt:
-    set_aside(reporter, 'corrupt', path)
-    return []
+  return intact(lambda: read_json_lines(path), reporter, path) or []
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -211,40 +205,43 @@ def is_sealed(folder: pathlib.Path) -> bool:
   return (folder / CHECKSUMS).exists()
 
 
-def fault(folder: pathlib.Path, of: str) -> str | None:
-  """The fault in the files of a sealed folder; None if its checksums show none."""
-  try:
-    recorded, digests = read_sealed(folder / CHECKSUMS), _digests(folder)
-  except Corrupt as error:
-    return f'{CHECKSUMS} {error}'
-  except (OSError, ValueError) as error:
-    return f'a file cannot be read ({reason(error)})'
+def is_intact(folder: pathlib.Path, of: str, reporter: Reporter) -> bool:
+  """True for a sealed folder with the files of its checksums; a corrupt one is set aside."""
+  return bool(intact(lambda: _checked(folder, of), reporter, folder))
+
+
+def _checked(folder: pathlib.Path, of: str) -> dict[str, Any]:
+  """The checksums of a folder. Raises FileNotFoundError if there are none, and Corrupt if its files have others."""
+  recorded = read_sealed(folder / CHECKSUMS)
   if recorded['of'] != of:
-    return f'it belongs to model {recorded["of"]}'
+    raise Corrupt(f'it belongs to model {recorded["of"]}')
+  try:
+    digests = _digests(folder)
+  except (OSError, ValueError) as error:
+    raise Corrupt(f'a file cannot be read ({reason(error)})')
   # A file that somebody has put there is no fault.
   for name, expected in recorded['files'].items():
     if digests.get(name) != expected:
-      return f'{name} failed its checksum or is missing'
-  return None
+      raise Corrupt(f'{name} failed its checksum or is missing')
+  return recorded
 
 
-def is_intact(folder: pathlib.Path, of: str, reporter: Reporter) -> bool:
-  """True for a sealed folder with the files of its checksums; a corrupt one is set aside."""
-  if not is_sealed(folder):
-    return False
-  found = fault(folder, of)
-  if found:
-    set_aside(reporter, found, folder)
-  return not found
+def intact(read: Callable[[], T], reporter: Reporter, *paths: pathlib.Path) -> T | None:
+  """The result of `read`, a file of `paths`; None if there is none, or it is Corrupt.
+
+  Then they are renamed, and this is said; the caller holds the lock of what they belong to.
+  """
+  try:
+    return read()
+  except FileNotFoundError:
+    return None
+  except Corrupt as error:
+    renamed = [_rename_corrupt(path) for path in paths if path.exists()]
+    reporter.say(f'{paths[0]}: {error}; renamed to {renamed[0]}')
+    return None
 
 
-def set_aside(reporter: Reporter, why: object, *paths: pathlib.Path) -> None:
-  """Rename what is corrupt, of paths that exist, and say so."""
-  renamed = [rename_corrupt(path) for path in paths if path.exists()]
-  reporter.say(f'{paths[0]}: {why}; renamed to {renamed[0]}')
-
-
-def rename_corrupt(path: pathlib.Path) -> str:
+def _rename_corrupt(path: pathlib.Path) -> str:
   """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
   An object store copies, then deletes.
@@ -253,6 +250,12 @@ def rename_corrupt(path: pathlib.Path) -> str:
   while where.exists():
     where = path.with_name(f'{path.name}.corrupt-{next(numbers)}')
   return path.rename(where).name
+
+
+def remove(folder: pathlib.Path) -> None:
+  """Remove a folder with all its files, if there is one."""
+  with contextlib.suppress(OSError):
+    epath.Path(folder).rmtree()
 
 
 def entries(directory: pathlib.Path) -> list[pathlib.Path]:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from experiments.records import files
-from experiments.runtime import distributed, storage
+from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
 from hmm_jax.files import models
 from hmm_jax.models.bert import BertModel
@@ -31,7 +31,11 @@ def write(
   card: str,
   step: int | None = None,
 ) -> None:
-  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count."""
+  """Write the model of a pretraining as `hmm_jax.save` does, and last its checksums: without them it does not count.
+
+  Raises Lost unless process 0 has the lock on the directory.
+  """
+  locks.check_held(directory)
   folder = place(directory, step)
   with tempfile.TemporaryDirectory() as local:
     models.save(local, model, params, distribution, card)
@@ -39,11 +43,6 @@ def write(
     for name, path in files.tree(pathlib.Path(local)).items():
       files.write_whole(folder / name, path.read_bytes())
   files.write_checksums(folder, directory.name)
-
-
-def is_finished(directory: pathlib.Path, step: int | None = None) -> bool:
-  """True if a pretraining has left its model, or that after `step` steps; no other file is opened."""
-  return files.is_sealed(place(directory, step))
 
 
 def read(folder: pathlib.Path) -> tuple[MaskedLM, Any, Any]:
@@ -57,14 +56,13 @@ def read(folder: pathlib.Path) -> tuple[MaskedLM, Any, Any]:
     return models.load(local)
 
 
-def load(directory: pathlib.Path, reporter: Reporter, step: int | None = None) -> tuple[MaskedLM, Any] | None:
-  """The model of a pretraining, or that after `step` steps, parameters on the first device of this host; None if there
-  is none.
+def load(directory: pathlib.Path, reporter: Reporter, step: int | None = None) -> Any | None:
+  """The parameters of a model that `write` wrote, on the first device of this host; None if there is none.
 
   A corrupt one is reported and renamed. All processes call it together, and see the same folder.
   """
   folder = place(directory, step)
-  if not distributed.broadcast_from_process_0(lambda: files.is_intact(folder, directory.name, reporter)):
+  if not distributed.in_process_0(files.is_intact)(folder, directory.name, reporter):
     return None
-  model, params, _ = read(folder)
-  return model, jax.device_put(params, jax.local_devices()[0])
+  _, params, _ = read(folder)
+  return jax.device_put(params, jax.local_devices()[0])

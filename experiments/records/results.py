@@ -17,6 +17,8 @@ from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Point
 
 Record = dict[str, Any]
+# Settings, each with their records.
+Runs = list[tuple[Any, list[Record]]]
 
 FILE_NAME = 'results.jsonl'
 CONFIG_NAME = 'config.json'
@@ -31,7 +33,7 @@ _FIT = (*Point._fields, 'trial', 'task', 'model', 'method', 'step')
 _OTHERS = 'others'
 
 
-def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], reporter: Reporter) -> None:
+def write(workdir: pathlib.Path, runs: Runs, reporter: Reporter) -> None:
   """Merge records into those of a workdir, each of `runs` settings and their records; the caller holds the lock.
 
   What is on file stays, but for what is made again: a fit of a trial, or all records of a study at these settings.

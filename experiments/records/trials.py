@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import contextlib
+import functools
 import itertools
 import pathlib
 from typing import Any, NamedTuple
@@ -18,8 +19,6 @@ from experiments.settings.trial import Trial
 
 # In the folder of a trial: some of its texts, with what BERT and the exact model make of them.
 TEXTS = 'texts.npz'
-# Beside them, the seconds by phase of each run that worked on the trial.
-FILE_OF_TIME = 'timing.jsonl'
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'
 
@@ -68,22 +67,20 @@ class TrialFolder(NamedTuple):
       for step in settings.steps(model)
     }
 
-  def records(self) -> list[Record]:
+  def records(self) -> dict[Name, Record]:
     """The requested records that exist and parse, by task, model, method and step; other files are ignored."""
-    intact = []
+    intact = {}
     for name, path in self.paths().items():
       # Nothing is renamed here: the reader may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
-        record = _read(path, name, self.trial.id)
+        intact[name] = _read(path, name, self.trial.id)
         # The checksum of the arrays belongs to the file, not to the results.
-        del record[_ARRAYS]
-        intact.append(record)
+        del intact[name][_ARRAYS]
     return intact
 
   def missing(self) -> set[Name]:
     """The requested names without a record that parses."""
-    found = {Name(one['task'], one['model'], one['method'], one.get('step')) for one in self.records()}
-    return self.paths().keys() - found
+    return self.paths().keys() - self.records().keys()
 
 
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
@@ -96,31 +93,24 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   return record
 
 
-def _read_whole(path: pathlib.Path, name: Name, trial_id: str) -> Record:
-  """A record whose arrays are intact too; raises as `_read` does."""
-  record, arrays = _read(path, name, trial_id), path.with_suffix('.npz')
-  if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
-    raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
-  return record
-
-
 def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
   """The requested names without an intact record, each of which is read once; the caller holds the trial's lock.
 
   A corrupt record or array is reported, and both are renamed.
   """
-  return [name for name, path in folder.paths().items() if not _is_intact(path, name, folder.trial.id, reporter)]
 
+  def read(name: Name, path: pathlib.Path, arrays: pathlib.Path) -> Record:
+    record = _read(path, name, folder.trial.id)
+    if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
+      raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
+    return record
 
-def _is_intact(path: pathlib.Path, name: Name, trial_id: str, reporter: Reporter) -> bool:
-  """True for a record whose arrays are intact too; a corrupt one is renamed."""
-  try:
-    return bool(_read_whole(path, name, trial_id))
-  except FileNotFoundError:
-    return False
-  except files.Corrupt as error:
-    files.set_aside(reporter, error, path, path.with_suffix('.npz'))
-    return False
+  missing = []
+  for name, path in folder.paths().items():
+    both = path, path.with_suffix('.npz')
+    if not files.intact(functools.partial(read, name, *both), reporter, *both):
+      missing.append(name)
+  return missing
 
 
 class TunedTask(NamedTuple):
@@ -129,24 +119,6 @@ class TunedTask(NamedTuple):
   task: int
   trainable: Any
   measured: dict[str, Any]
-
-
-@distributed.in_process_0
-def add_time(folder: TrialFolder, spent: dict[str, dict[str, float]], reporter: Reporter) -> None:
-  """Add the seconds of each phase to the directory of a trial; raise Lost."""
-  locks.check_held(folder.directory)
-  files.append_json_line(folder.directory / FILE_OF_TIME, {'trial_id': folder.trial.id, **spent}, reporter)
-
-
-def seconds(workdir: pathlib.Path) -> dict[str, float]:
-  """The wall seconds of each trial of a workdir by its id, over all runs that worked on it; no corrupt one."""
-  spent: dict[str, float] = {}
-  for directory in files.entries(workdir / 'trials'):
-    # Nothing is renamed here: the reader may not hold the lock.
-    with contextlib.suppress(files.Corrupt):
-      rows = files.read_json_lines(directory / FILE_OF_TIME)
-      spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
-  return spent
 
 
 @distributed.in_process_0

@@ -6,7 +6,6 @@ coordination service and no device, since that service detects a dead process by
 """
 
 from collections.abc import Callable
-import contextvars
 import functools
 import json
 import sys
@@ -15,21 +14,16 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 from jax._src import clusters, distributed as jax_distributed
 
-from experiments.runtime.exit_status import Lost, Stopped
+from experiments.runtime.exit_status import Lost
 from experiments.settings.devices import DistributedSettings
 from experiments.settings.fields import require, SettingsError
 
 T = TypeVar('T')
 P = ParamSpec('P')
-# Errors that process 0 may raise for all.
-_SHARED_ERRORS = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
 # Seconds to wait for the other processes to start.
 _MOST_WAIT = 120
 # Milliseconds, 30 days: an awaited process either arrives or fails its heartbeat.
 _ALWAYS = 30 * 24 * 3600 * 1000
-
-# True while one process runs a `look` for all, whose own calls stay there.
-_is_alone = contextvars.ContextVar('is_alone', default=False)
 
 
 def initialize(settings: DistributedSettings) -> None:
@@ -84,38 +78,27 @@ def is_writer() -> bool:
   return jax_distributed.global_state.process_id == 0
 
 
-def broadcast_from_process_0(look: Callable[[], T]) -> T:
-  """The result of `look`, run only in process 0, sent as JSON; an error of _SHARED_ERRORS is raised in every process.
-
-  Every process must make this call, in the same order. Calls inside `look` stay in process 0.
-  """
-  return _shared(0, look)
-
-
 def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
-  """Decorate a function that writes: process 0 runs it for all, as `broadcast_from_process_0` does."""
+  """Make `function`, which looks at files or writes them, run in process 0 for all, which get its result as JSON.
+
+  Its SettingsError or Lost is raised in every process. Every process must make each call, in the same order; what
+  `function` calls makes none.
+  """
 
   @functools.wraps(function)
   def run(*arguments: P.args, **named: P.kwargs) -> T:
-    return broadcast_from_process_0(lambda: function(*arguments, **named))
+    if num_processes() == 1:
+      return function(*arguments, **named)
+    # Each process counts its calls; they take the same branches, so that the numbers agree.
+    key = f'shared/{_client().key_value_increment(f"calls/{jax_distributed.global_state.process_id}", 1)}'
+    if is_writer():
+      _client().key_value_set(key, json.dumps(_outcome(lambda: function(*arguments, **named))))
+    error, result = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
+    if error:
+      raise Lost(error) if result else SettingsError(error)
+    return result
 
   return run
-
-
-def raise_everywhere(check: Callable[[], None]) -> None:
-  """Run `check`, which returns nothing, in every process; a SettingsError of one is raised in all."""
-  failed: SettingsError | None = None
-  try:
-    check()
-  except SettingsError as error:
-    failed = error
-
-  def raise_it() -> None:
-    if failed:
-      raise failed
-
-  for index in range(num_processes()):
-    _shared(index, raise_it)
 
 
 def post(number: int) -> None:
@@ -133,29 +116,9 @@ def _client() -> Any:
   return jax_distributed.global_state.client
 
 
-def _shared(index: int, look: Callable[[], T]) -> T:
-  """The result of `look` in one of the processes, for all."""
-  if num_processes() == 1 or _is_alone.get():
-    return look()
-  me = jax_distributed.global_state.process_id
-  # Each process counts its calls; they take the same branches, so that the numbers agree.
-  key = f'shared/{_client().key_value_increment(f"calls/{me}", 1)}'
-  if me == index:
-    _client().key_value_set(key, json.dumps(_outcome(look)))
-  name, *words = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
-  if name:
-    raise _SHARED_ERRORS[name](*words)
-  return words[0]
-
-
-def _outcome(look: Callable[[], Any]) -> list[Any]:
-  """['', result of `look`], or [name, *arguments] of an error of _SHARED_ERRORS."""
-  token = _is_alone.set(True)
+def _outcome(look: Callable[[], Any]) -> tuple[str, Any]:
+  """('', result of `look`), or its error in words and whether the lock is lost."""
   try:
-    return ['', look()]
-  except tuple(_SHARED_ERRORS.values()) as error:
-    # A subclass is raised as the class that the others know.
-    name = next(name for name, known in _SHARED_ERRORS.items() if isinstance(error, known))
-    return [name, *error.args]
-  finally:
-    _is_alone.reset(token)
+    return '', look()
+  except (SettingsError, Lost) as error:
+    return str(error), isinstance(error, Lost)

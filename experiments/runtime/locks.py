@@ -31,9 +31,8 @@ def held(directory: pathlib.Path, name: str, reporter: Reporter, gives_up: Calla
   If another process has it, wait until `gives_up`. Raises Stopped, and StorageError if no lock can be made.
   """
   lease = _lease(directory)
-  wait = lambda: storage.is_object(directory) or _acquired(lease, directory, name, reporter, gives_up)
   try:
-    is_held = distributed.broadcast_from_process_0(wait)
+    is_held = distributed.in_process_0(_acquired)(lease, directory, name, reporter, gives_up)
     # A run that received a signal while it waited stops here, before it takes up other work.
     if not is_held:
       signals.raise_if_stopped()
@@ -51,6 +50,8 @@ def _acquired(
   lease: filelock.SoftFileLease, directory: pathlib.Path, name: str, reporter: Reporter, gives_up: Callable[[], bool]
 ) -> bool:
   """Wait until this process has the lock, or gives up, which is False."""
+  if storage.is_object(directory):
+    return True
   waits_for, last, since = None, None, 0.0
   while not _try(lease, directory):
     if gives_up() or signals.is_stopping():
@@ -112,9 +113,8 @@ def renewed(directory: pathlib.Path) -> float | None:
   return None
 
 
-@distributed.in_process_0
 def check_held(directory: pathlib.Path) -> None:
-  """Raise Lost, in all processes, unless process 0 has the lock on a directory; call it before what it guards."""
+  """Raise Lost unless this process, process 0, has the lock on a directory; call it before what it guards."""
   if not (storage.is_object(directory) or _lease(directory).is_lock_held_by_us):
     other = holder(directory) or 'a process that has ended'
     raise Lost(f'lost the lock on {directory} to {other}: this process did not renew it within the lease')

@@ -70,7 +70,7 @@ def all_stopping() -> list[int]:
   received = _received.get()
   if received:
     distributed.post(received[0])
-  return distributed.broadcast_from_process_0(lambda: [*received] or distributed.posted())
+  return distributed.in_process_0(lambda: [*received] or distributed.posted())()
 
 
 def raise_if_stopped() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.runtime import distributed
-
 # The events by which JAX tells of tracing, lowering and compiling: a scalar at the start, a duration at the end.
 _COMPILING = '/jax/core/compile/'
 _COMPILE, _REST = 'compile', 'the rest'
@@ -29,13 +27,17 @@ class Clock:
     self._begun = self._last = _now()
 
   def is_past(self, minutes: float) -> bool:
-    """True once `minutes` of wall time have passed in process 0; 0 sets no limit. Every process must call it."""
-    return distributed.broadcast_from_process_0(lambda: 0 < minutes <= (_now() - self._begun)[1] / 60)
+    """True once `minutes` of wall time have passed in this process; 0 sets no limit."""
+    return 0 < minutes <= float((_now() - self._begun)[1] / 60)
 
   def spent(self) -> dict[str, np.ndarray]:
     """The time of each phase so far; together all the time there was."""
     self._enter(self._phase)
     return dict(self._spent)
+
+  def since(self, before: dict[str, np.ndarray]) -> dict[str, float]:
+    """The wall seconds of each phase since an earlier reading of `spent`."""
+    return {name: round(float((time - before.get(name, 0.0))[1]), 3) for name, time in self.spent().items()}
 
   @contextlib.contextmanager
   def phase(self, name: str) -> Iterator[None]:
@@ -86,15 +88,6 @@ class Clock:
     self._spent[before] = self._spent.get(before, 0.0) + now - self._last
     self._phase, self._last = name, now
     return before
-
-
-def difference(later: dict[str, np.ndarray], earlier: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
-  """The time of each phase between two readings of a clock, for a record: rounded, without phases that took none."""
-  passed = {name: time - earlier.get(name, 0.0) for name, time in later.items()}
-  return {
-    kind: {name: round(float(time[index]), 3) for name, time in passed.items() if time.any()}
-    for index, kind in enumerate(('cpu_seconds', 'wall_seconds'))
-  }
 
 
 def _now() -> np.ndarray:

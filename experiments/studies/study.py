@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 import contextlib
 import functools
 import pathlib
-import time
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,7 @@ from experiments.settings import lists
 from experiments.settings.fields import deciding, digest, SettingsError
 from hmm_jax.models.sharding import float64_device
 
-# In the folder of a part: its records, and the seconds that it took.
+# In the folder of a part: its records.
 _FILE_NAME = 'records.json'
 
 Row = dict[str, Any]
@@ -98,49 +97,38 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
       for index, (name, part) in enumerate(parts(settings).items())
     ]
 
-    def finished() -> list[tuple[Any, list[Row]]]:
-      contents = [_read(unit.directory) for unit in units]
-      return [(settings, [row for content in contents for row in content['records']] if all(contents) else [])]
+    def finished() -> tuple[results.Runs, None]:
+      rows = list[Row]()
+      # A failed part has no file.
+      with contextlib.suppress(FileNotFoundError):
+        for unit in units:
+          rows += files.read_sealed(unit.directory / _FILE_NAME)['records']
+        return [(settings, rows)], None
+      return [], None
 
-    failed = queue.run([settings], workdir, units, finished, reporter)
-    if failed:
-      raise queue.UnitsFailed(failed, None)
-    return None
+    return queue.run([settings], workdir, units, finished, reporter)
 
   return run
 
 
 def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdir: pathlib.Path) -> queue.Unit:
-  """A part as a unit of work, which writes its records and the seconds that it took."""
+  """A part as a unit of work, which writes its records."""
+  path = directory / _FILE_NAME
 
   def missing(reporter: Reporter) -> list[str]:
-    try:
-      return [] if _read(directory) else [_FILE_NAME]
-    except files.Corrupt as error:
-      path = directory / _FILE_NAME
-      reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path)}, rerunning')
-      return [_FILE_NAME]
+    return [] if files.intact(lambda: files.read_sealed(path), reporter, path) else [_FILE_NAME]
 
   def made(_: list[str], reporter: Reporter) -> None:
-    begun, name = time.monotonic(), directory.name
     # JAX swallows what a handler raises inside its own callbacks.
     signals.raise_if_stopped()
-    with _on_float64_device(), reporter.clock.phase(name):
+    with _on_float64_device(), reporter.clock.phase(directory.name):
       rows = make(reporter)
-    of_all = {'part': name, 'environment': environment.keep(workdir, environment.environment([float64_device()]))}
+    environment_id = environment.keep(workdir, environment.environment([float64_device()]))
+    of_all = {'schema_version': results.SCHEMA_VERSION, 'part': directory.name, 'environment': environment_id}
     locks.check_held(directory)
-    records = [{'schema_version': results.SCHEMA_VERSION, **of_all, **row} for row in rows]
-    files.write_sealed(directory / _FILE_NAME, {'seconds': time.monotonic() - begun, 'records': records})
+    files.write_sealed(path, {'records': [{**of_all, **row} for row in rows]})
 
   return queue.Unit(directory, f'part {directory.name}', missing, made)
-
-
-def _read(directory: pathlib.Path) -> Row:
-  """The content of a part, empty if there is none; raises Corrupt."""
-  try:
-    return files.read_sealed(directory / _FILE_NAME)
-  except FileNotFoundError:
-    return {}
 
 
 @contextlib.contextmanager

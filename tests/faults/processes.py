@@ -141,7 +141,7 @@ def _watch(path, moment):
     return noted
 
   timing.Clock.phase = noting(timing.Clock.phase, lambda _, name: name if name in PHASES else 'start')
-  ocp.CheckpointManager.save = noting(ocp.CheckpointManager.save, lambda *_: 'save')
+  ocp.Checkpointer.save = noting(ocp.Checkpointer.save, lambda *_: 'save')
   for name in ('fsync', 'replace'):
     setattr(os, name, noting(getattr(os, name), lambda *_: 'writing'))
   jax.monitoring.register_scalar_listener(lambda event, *_, **__: event.startswith(_COMPILING) and note('compile'))

@@ -83,11 +83,9 @@ def check_meshes():
 
   other = sharding.make_mesh(1, 2, 1)
   with tempfile.TemporaryDirectory() as directory:
-    with checkpoints.open_checkpoints(pathlib.Path(directory), QUIET) as saved:
-      saved.save(20, state, [])
-    with checkpoints.open_checkpoints(pathlib.Path(directory), QUIET) as saved:
-      like = jax.tree.map(checkpoints.sharded_like, state, sharding.state_shardings(other, state))
-      restored, _ = saved.restore(like)
+    checkpoints.save(pathlib.Path(directory), 20, state, [{'step': 20}])
+    like = jax.tree.map(checkpoints.sharded_like, state, sharding.state_shardings(other, state))
+    restored, _ = checkpoints.restore(pathlib.Path(directory), like, QUIET)
   assert_same_bits(restored, state)
   assert {leaf.sharding.mesh for leaf in jax.tree.leaves(restored)} == {other}
 

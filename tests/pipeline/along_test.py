@@ -71,7 +71,7 @@ def test_a_step_that_is_asked_for_later_is_made_and_nothing_else(finished, workd
   before = {path: path.stat().st_mtime_ns for path in workdir.glob('pretrained/*/m*') if path.name != 'model_2'}
   more = _run(workdir, checkpoints=(2, 4, 8))
   assert {path: path.stat().st_mtime_ns for path in before} == before and len(before) == 3
-  record, *_ = more.records()
+  record, *_ = more.records().values()
   assert record['step'] == 2 and record['kl_at_mask'] == _metrics(finished)[1]['kl_at_mask']
   assert _arrays(finished).items() < _arrays(more).items()
 
@@ -79,16 +79,16 @@ def test_a_step_that_is_asked_for_later_is_made_and_nothing_else(finished, workd
 @pytest.mark.slow
 def test_a_kill_in_training_changes_no_bit(finished, tmp_path, monkeypatch):
   """As the checkpoint of a step has been saved; nothing is trained apart."""
-  save = checkpoints.Checkpoints.save
+  save = checkpoints.save
 
-  def kill(saved, step, *more):
-    save(saved, step, *more)
+  def kill(directory, step, *more):
+    save(directory, step, *more)
     if step == 4:
       raise OSError
 
   monkeypatch.setattr(pretraining, 'params_along', None)
   with monkeypatch.context() as patched, pytest.raises(queue.UnitsFailed):
-    patched.setattr(checkpoints.Checkpoints, 'save', kill)
+    patched.setattr(checkpoints, 'save', kill)
     _run(tmp_path)
   resumed = _run(tmp_path)
   assert _arrays(resumed) == _arrays(finished) and _metrics(resumed) == _metrics(finished)

@@ -68,5 +68,5 @@ def test_the_distance_from_the_ideal_model_is_recorded(finished):
   rows = read_json_lines(finished.pretrained_directory / 'metrics.jsonl')
   for row in rows:
     assert 0 < row['excess_mlm_loss'] == pytest.approx(row['mlm_loss'] - row['bayes_floor'], abs=1e-4)
-  (exact, *_) = [row for row in finished.records() if row['model'] == 'exact']
+  (exact, *_) = [row for row in finished.records().values() if row['model'] == 'exact']
   assert len(rows) == 3 and abs(exact['kl_at_mask']) < 1e-5 and abs(exact['tv_over_positions']) < 1e-5

@@ -1,5 +1,7 @@
 """Units of work: which is made when, beside another process, and what becomes of the others if one fails."""
 
+from unittest import mock
+
 import pytest
 from run_cases import lock_elsewhere, QUIET
 
@@ -92,7 +94,8 @@ def test_a_stopped_run_begins_no_other_unit(units, monkeypatch, error, processes
   some, made, errors = units
   errors['b'] = error
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)
-  monkeypatch.setattr(distributed, '_shared', lambda _, look: look())
+  kept = mock.Mock(key_value_set=lambda _, content: kept.blocking_key_value_get.configure_mock(return_value=content))
+  monkeypatch.setattr(distributed, '_client', lambda: kept)
   with pytest.raises(type(error)):
     queue.fill(some, 0.0, QUIET)
   assert made == ['a', 'b'] and failures.read(some[1].directory) is None

@@ -24,15 +24,13 @@ def _state(value):
 
 
 def _save(directory, *steps):
-  with checkpoints.open_checkpoints(directory, QUIET) as saved:
-    for step in steps:
-      saved.save(step, _state(step), [{'step': step}])
+  for step in steps:
+    checkpoints.save(directory, step, _state(step), [{'step': step}])
 
 
 def _restored(directory):
   """The restored step, by the value of its state."""
-  with checkpoints.open_checkpoints(directory, QUIET) as saved:
-    restored = saved.restore(_like(_state(0)))
+  restored = checkpoints.restore(directory, _like(_state(0)), QUIET)
   if restored is None:
     return None
   (value,) = set(np.ravel(restored[0]['weights']).tolist())
@@ -53,8 +51,8 @@ def directory(pristine, tmp_path):
 
 
 def test_the_two_newest_checkpoints_round_trip_with_their_metrics(directory):
-  """The newest counts; what a kill left of another is no step, whether Orbax was done with it or not."""
-  (directory / '4.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
+  """The newest counts; what a kill left of another is removed, whether Orbax was done with it or not."""
+  (directory / '4' / 'state.orbax-checkpoint-tmp').mkdir(parents=True)
   shutil.copytree(directory / '3', directory / '5')
   (directory / '5' / files.CHECKSUMS).unlink()
   assert _restored(directory) == 3 and checkpoints.steps(directory) == [3, 2]
@@ -68,10 +66,10 @@ def _lead_nowhere(path):
 
 
 DAMAGES = [
-  ('metrics/metrics', flip),
+  ('metrics.jsonl', flip),
   # Orbax restores a flipped bit of the arrays without a word.
   ('state/**/d/*', flip),
-  ('commit_success.txt', pathlib.Path.unlink),
+  ('metrics.jsonl', pathlib.Path.unlink),
   ('state/_METADATA', _lead_nowhere),
   (files.CHECKSUMS, flip),
 ]
@@ -90,8 +88,8 @@ def test_a_corrupt_step_is_renamed_and_the_one_before_used(directory, name, dama
 
 def test_an_intact_step_that_cannot_be_restored_is_refused(directory):
   """Its bytes are those that were written, so that it stays where it is: settings or libraries are others."""
-  with checkpoints.open_checkpoints(directory, QUIET) as saved, pytest.raises(SettingsError, match='/3'):
-    saved.restore(_like({'other': jnp.zeros(3)}))
+  with pytest.raises(SettingsError, match='/3'):
+    checkpoints.restore(directory, _like({'other': jnp.zeros(3)}), QUIET)
   assert _restored(directory) == 3
 
 
@@ -103,9 +101,8 @@ def test_a_step_of_another_model_is_renamed(pristine, tmp_path):
 
 def test_a_step_that_cannot_be_written_is_one_sentence(directory, monkeypatch):
   """With the error of the system, which the store of arrays tells by its number; the last step stays."""
-  with checkpoints.open_checkpoints(directory, QUIET) as saved:
-    full = mock.Mock(side_effect=ValueError("a page [os_error_code='28'] of words"))
-    monkeypatch.setattr(saved.manager, 'save', full)
-    with pytest.raises(storage.StorageError, match=f"'{directory}/4' .*No space left on device"):
-      saved.save(4, _state(4), [])
+  full = mock.Mock(side_effect=ValueError("a page [os_error_code='28'] of words"))
+  with monkeypatch.context() as patched, pytest.raises(storage.StorageError, match=f"'{directory}/4' .*No space left"):
+    patched.setattr(checkpoints.ocp.Checkpointer, 'save', full)
+    _save(directory, 4)
   assert _restored(directory) == 3

@@ -30,10 +30,6 @@ def _folder(workdir, **changes):
   return TrialFolder(Trial(settings_of('smoke', **changes), Point(4), 0), workdir)
 
 
-def _names(records):
-  return [Name(record['task'], record['model'], record['method']) for record in records]
-
-
 @pytest.fixture
 def folder(tmp_path):
   """With the records of two methods."""
@@ -53,7 +49,7 @@ def test_records_are_those_that_are_asked_for(tmp_path):
   for model in ('bert', 'exact'):
     for method in ('head', 'prompt'):
       add_record(every, model, method, (0, 1))
-  assert _names(fewer.records()) == [Name(0, 'bert', 'head'), HEAD]
+  assert [*fewer.records()] == [Name(0, 'bert', 'head'), HEAD]
   missing = {Name(0, *fit) for fit in (('exact', 'oracle_prompt'), ('bert', 'finetune'), ('none', 'table'))}
   assert fewer.missing() == missing
   assert len(every.records()) == 8 and not every.missing()
@@ -106,22 +102,13 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(folder, suffi
     assert missing == {HEAD} == folder.missing() and str(path) in said
     assert {one.name for one in folder.directory.glob('*.corrupt*')} == renamed
     add_record(folder)
-    assert _names(folder.records()) == [HEAD, Name(0, 'exact', 'prompt')]
+    assert [*folder.records()] == [HEAD, Name(0, 'exact', 'prompt')]
 
 
 def test_a_record_of_another_trial_is_made_again(folder):
   """Another directory was copied over this one."""
   other = folder._replace(trial=folder.trial._replace(number=1))
   folder.directory.rename(other.directory)
-  assert other.records() == []
+  assert other.records() == {}
   missing, (first, _) = _planned(other)
   assert folder.trial.id in first and missing == other.missing() == other.paths().keys()
-
-
-def test_a_corrupt_time_is_left_where_it_is(tmp_path):
-  """Who reads may not hold the lock."""
-  for name, text in (('a', '{"wall_seconds": {"tuning": 1.5, "rest": 2}}\n'), ('b', 'no JSON')):
-    (tmp_path / 'trials' / name).mkdir(parents=True)
-    (tmp_path / 'trials' / name / trials.FILE_OF_TIME).write_text(text)
-  assert trials.seconds(tmp_path) == {'a': 3.5}
-  assert (tmp_path / 'trials' / 'b' / trials.FILE_OF_TIME).read_text() == 'no JSON'

@@ -50,22 +50,20 @@ def refusal(call, *words):
   except SettingsError as error:
     return str(error)
 
-broadcast = distributed.broadcast_from_process_0
-assert broadcast(lambda: [me, broadcast(lambda: {'a': None})]) == [0, {'a': None}]
-assert refusal(broadcast, lambda: require(me, 'step', me, 'another')) == 'step is 0; valid is another'
-last = f'host is {count - 1}; valid is another'
-assert refusal(distributed.raise_everywhere, lambda: require(me < count - 1, 'host', me, 'another')) == last
-if count > 1:
-  own = pathlib.Path(out, f'own-{me}')
-  assert refusal(checkpoints.open_checkpoints(own, QUIET).__enter__).startswith('the checkpoint directory is ')
+first = distributed.in_process_0
+assert first(lambda: [me, {'a': None}])() == [0, {'a': None}]
+assert refusal(first(require), me, 'step', me, 'another') == 'step is 0; valid is another'
+own = pathlib.Path(out, f'own-{me}')
+assert me == 0 or refusal(checkpoints.restore, own, None, QUIET).startswith('the checkpoint directory is ')
+assert me or checkpoints.restore(own, None, QUIET) is None
 
-def save(self, step, state, metrics):
-  whole_save(self, step, state, metrics)
-  distributed.broadcast_from_process_0(lambda: None)
+def save(directory, step, state, metrics):
+  whole_save(directory, step, state, metrics)
+  first(lambda: None)()
   if [me, step] == dying:
     os.kill(os.getpid(), how)
 
-whole_save, checkpoints.Checkpoints.save = checkpoints.Checkpoints.save, save
+whole_save, checkpoints.save = checkpoints.save, save
 distance.measure = lambda *_: {'kl_at_mask': 0.5}
 pretraining.chunked_corpus = any_tokens
 out = pathlib.Path(out)
