@@ -93,7 +93,8 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
   if is_grid:
     own = own._replace(functions=code.imported(grid))
   study.check(*((grid, own) if is_grid else (settings,)))
-  reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
+  budget = getattr(settings, 'time_budget', 0.0)
+  reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()), budget)
   reporter.say(distributed.in_process_0(results.other_settings)(workdir, grid))
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
@@ -127,8 +128,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
   """Rerun trials of a folder and compare their records; `grid`, if any, names the user's own functions."""
   from experiments.pipeline import verify as verify_lib
 
-  configs, classes = verify_lib.configs_of(workdir), dict.fromkeys(GRIDS, Settings)
-  recorded = verify_lib.recorded_settings(workdir, configs, flags.pretrained, classes)
+  recorded = verify_lib.recorded_settings(workdir, flags.pretrained, dict.fromkeys(GRIDS, Settings))
   jax_options.set_up(recorded[0])
   own = own._replace(functions=code.imported(settings for settings in grid if isinstance(settings, Settings)))
   verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()), own)

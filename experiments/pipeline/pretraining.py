@@ -31,6 +31,9 @@ Text = Distribution | np.ndarray
 # A call of the compiled program: some steps.
 Call = Callable[[TrainState], tuple[TrainState, Array]]
 
+# In the folder of a pretrained model, a row for each measurement.
+_METRICS = 'metrics.jsonl'
+
 
 class OutOfTime(Exception):
   """The time budget ended before the pretraining; its checkpoint is kept."""
@@ -49,7 +52,6 @@ class Pretraining(NamedTuple):
     ideals: what the model is measured against.
     directory: of its checkpoints and its models.
     early: the steps before the last whose models are kept.
-    time_budget: in minutes; 0 for no limit.
     elsewhere: the reference of a model that takes the place of this one, if any.
     given: this model, if this process has read it.
   """
@@ -63,7 +65,6 @@ class Pretraining(NamedTuple):
   ideals: Any
   directory: pathlib.Path
   early: tuple[int, ...]
-  time_budget: float
   elsewhere: str
   given: data.Model | None = None
 
@@ -87,7 +88,6 @@ def planned(
     ideals=ideals,
     directory=directory,
     early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
-    time_budget=settings.time_budget,
     elsewhere=settings.pretrained_from,
   )
 
@@ -110,8 +110,8 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
   """
   directory = run.directory
   early = step if step in run.early else None
-  is_past = lambda: reporter.clock.is_past(run.time_budget)
-  with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
+  name = f'pretrained model {directory.name}'
+  with locks.held(directory, name, reporter, reporter.clock.is_past) as is_held:
     if not is_held:
       raise OutOfTime
     distributed.in_process_0(files.remove_partials)(directory)
@@ -247,8 +247,11 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
   init, key_params, on_corpus = program(run)
   shapes = jax.eval_shape(init, key_params)
   like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
-  found = checkpoints.restore(run.directory / checkpoints.NAME, like, reporter)
-  state, metrics = found or (init(key_params), [])
+  saved = checkpoints.restore(run.directory / checkpoints.NAME, like, reporter)
+  rows = distributed.in_process_0(files.intact_json_lines)(run.directory / _METRICS, reporter)
+  # None may run ahead of the state.
+  metrics = [row for row in rows if saved and row['step'] <= int(saved.step)]
+  state: TrainState = saved if metrics else init(key_params)
   if int(state.step) < run.fields.num_steps:
     _keep_environment(run)
     with reporter.clock.phase('corpus'):
@@ -270,25 +273,22 @@ def train(
 
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
   """
-  p, clock, start = run.fields, reporter.clock, int(state.step)
+  p, start = run.fields, int(state.step)
   if not metrics:
     _measure(run, state, metrics, reporter)
-  before, calls = clock.spent()['pretraining'], training_calls(call, state, p.steps_per_call, p.num_steps)
+  calls = training_calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance:
     for step, state, loss in calls:
-      tokens = (step - start) * p.batch_size * run.corpus.chunk_length
-      speed = tokens / (clock.spent()['pretraining'] - before)[1]
-      # Only for progress: metrics must not depend on the machine.
-      note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
+      note = f'loss {loss:.3f}'
       if step % p.measure_every == 0 or step == p.num_steps:
         _measure(run, state, metrics, reporter, train_loss=loss)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*run.early, p.num_steps)
       if is_kept:
-        _save(run, step, state, metrics)
+        _save(run, step, state)
       advance(step, note)
-      if is_stopping or (is_kept and distributed.in_process_0(clock.is_past)(run.time_budget)):
+      if is_stopping or (is_kept and distributed.in_process_0(reporter.clock.is_past)()):
         break
   return state
 
@@ -308,10 +308,10 @@ def _measure(
 @distributed.in_process_0
 def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> None:
   locks.check_held(directory)
-  files.write_json_lines(directory / 'metrics.jsonl', metrics)
+  files.write_json_lines(directory / _METRICS, metrics)
 
 
-def _save(run: Pretraining, step: int, state: TrainState, metrics: list[dict[str, float]]) -> None:
+def _save(run: Pretraining, step: int, state: TrainState) -> None:
   """Save a checkpoint, and before it the model of an early step: a checkpoint says that training has passed the step.
 
   Raises Lost, Diverged and StorageError. The device waits meanwhile, some seconds for a model of the paper's size.
@@ -321,7 +321,7 @@ def _save(run: Pretraining, step: int, state: TrainState, metrics: list[dict[str
   distributed.in_process_0(locks.check_held)(run.directory)
   if step in run.early:
     _write_early(run, step, params_here(state))
-  checkpoints.save(run.directory / checkpoints.NAME, step, state, metrics)
+  checkpoints.save(run.directory / checkpoints.NAME, step, state)
 
 
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)

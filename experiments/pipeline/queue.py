@@ -63,7 +63,7 @@ def run(
   lock_of_merge = workdir, 'the merge of records', reporter
   with locks.held(*lock_of_merge):
     distributed.in_process_0(results.begin)(workdir, grid)
-  failed = fill(units, getattr(grid[0], 'time_budget', 0.0), reporter)
+  failed = fill(units, reporter)
 
   @distributed.in_process_0
   def merge() -> str | None:
@@ -80,13 +80,13 @@ def run(
   return left
 
 
-def fill(units: Sequence[Unit], time_budget: float, reporter: Reporter) -> list[Failure]:
+def fill(units: Sequence[Unit], reporter: Reporter) -> list[Failure]:
   """Make units until all are done or the budget ends; return the failures, each of which stops no other unit.
 
   Units locked by another process are tried last, after a wait. The budget, however short, ends no earlier than after
   one more checkpoint or unit.
   """
-  is_past, at_once = lambda: reporter.clock.is_past(time_budget), lambda: True
+  is_past, at_once = reporter.clock.is_past, lambda: True
   failed, queue = list[Failure](), deque((index, False) for index in range(len(units)))
   while queue:
     index, waits = queue.popleft()

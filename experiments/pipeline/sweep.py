@@ -1,6 +1,6 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then the records of all."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 import contextlib
 import functools
 import pathlib
@@ -30,8 +30,8 @@ def run(
   """
   made = folders(grid, workdir, own)
   distributed.in_process_0(data.keep)(own.arrays, workdir)
-  asked = units(made, range(len(made)) if numbers is None else numbers)
-  return queue.run(grid, workdir, asked, lambda: _finished(grid, workdir, own), reporter)
+  units = [_unit(number, made[number]) for number in (range(len(made)) if numbers is None else numbers)]
+  return queue.run(grid, workdir, units, lambda: _finished(grid, made), reporter)
 
 
 def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING) -> list[TrialFolder]:
@@ -39,14 +39,10 @@ def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING)
   return [TrialFolder(trial, workdir) for trial in trials(*grid, own=own.of)]
 
 
-def units(folders: Sequence[TrialFolder], numbers: Iterable[int]) -> list[Unit]:
-  """The units of work of the trials of these numbers."""
-  made = []
-  for number in numbers:
-    folder = folders[number]
-    missing, make = functools.partial(trials_lib.plan, folder), functools.partial(_make, folder)
-    made.append(Unit(folder.directory, f'trial {number} ({folder.trial})', missing, make, folder.trial.label))
-  return made
+def _unit(number: int, folder: TrialFolder) -> Unit:
+  """A trial as a unit of work."""
+  missing, make = functools.partial(trials_lib.plan, folder), functools.partial(_make, folder)
+  return Unit(folder.directory, f'trial {number} ({folder.trial})', missing, make, folder.trial.label)
 
 
 def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
@@ -55,15 +51,12 @@ def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
     trial_lib.run(folder, [Name(*name) for name in missing], reporter)
 
 
-def _finished(grid: Sequence[Settings], workdir: pathlib.Path, own: Own) -> tuple[results.Runs, str | None]:
+def _finished(grid: Sequence[Settings], made: Sequence[TrialFolder]) -> tuple[results.Runs, str | None]:
   """The records of the finished trials of each settings, by point, and a sentence if some are not finished."""
-  runs, done, count = results.Runs(), 0, 0
+  finished = [folder for folder in made if not folder.missing()]
+  runs = results.Runs()
   for settings in grid:
-    records = list[results.Record]()
-    for folder in sorted(folders([settings], workdir, own), key=lambda folder: folder.trial.point.order):
-      of_trial = folder.records()
-      is_done = len(of_trial) == len(folder.paths())
-      records += of_trial.values() if is_done else []
-      done, count = done + is_done, count + 1
-    runs.append((settings, records))
-  return runs, None if done == count else f'{done} of {count} trials are finished'
+    mine = [folder for folder in finished if folder.trial.settings is settings]
+    mine.sort(key=lambda folder: folder.trial.point.order)
+    runs.append((settings, [record for folder in mine for record in folder.records().values()]))
+  return runs, None if len(finished) == len(made) else f'{len(finished)} of {len(made)} trials are finished'

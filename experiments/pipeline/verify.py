@@ -8,14 +8,13 @@ import math
 import pathlib
 import tempfile
 
-import jax
 import pandas as pd
 
 from experiments.analysis.tables import as_text, format_number, Table
 from experiments.own import data
 from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, sweep
-from experiments.records import environment, results
+from experiments.records import results
 from experiments.records.results import Record
 from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
@@ -60,9 +59,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   rows = [record for record, name in zip(recorded, trial_of) if name not in others]
   different = _show(compared(rows, again), reporter)
   if different:
-    made = environment.load(workdir, rows).values()
-    differing = environment.differing(made, environment.environment(jax.devices()))
-    reporter.say(f'where they were made, rounding may differ: {", ".join(differing)}' if differing else None)
+    reporter.say('another CPU, device or version may round otherwise; report.html has those of the records')
     raise Differs(f'{workdir} does not reproduce: {"; ".join(different)}')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 
@@ -82,27 +79,18 @@ def _show(comparison: pd.DataFrame, reporter: Reporter) -> list[str]:
   return [f'{row.field} ({row.differ} of {row.compared} differ)' for row in different.itertuples()]
 
 
-def configs_of(workdir: pathlib.Path) -> list[Record]:
-  """All settings on record in a folder; raises SettingsError if it has none, or no records."""
-  configs = results.configs(workdir) if workdir.is_dir() and results.load(workdir) else []
-  require(bool(configs), '--workdir', str(workdir), 'a folder of records')
-  return configs
-
-
-def recorded_settings(
-  workdir: pathlib.Path, configs: Sequence[Record], pretrained: str, classes: config_lib.Classes
-) -> list[Settings]:
-  """The settings on record without their paths: no record decides where programs or models are. No time limit.
+def recorded_settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> list[Settings]:
+  """The settings on record without their paths: no record decides where programs or models are.
 
   Args:
     workdir: a folder of records.
-    configs: of it.
     pretrained: directory of pretrained models to reuse; '' to pretrain again.
     classes: the class of settings of each grid of trials, by its name.
   """
-  grid = results.read(workdir, configs, classes)
+  grid = results.read(workdir, classes) if workdir.is_dir() and results.load(workdir) else []
+  require(grid, '--workdir', str(workdir), 'a folder of records')
   here = {'compilation_cache': grid[0].compilation_cache and 'auto', 'pretrained': pretrained}
-  return [dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False) for settings in grid]
+  return [dataclasses.replace(settings, **here, debug_nans=False) for settings in grid]
 
 
 def _name(record: Record) -> str:
@@ -115,8 +103,7 @@ def _name(record: Record) -> str:
 def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   """A row for each field, and one for which records there are: values compared, how many differ, and by how much.
 
-  Fields that no record on file has, which came later, and `environment` are left out. Of a given process and corpus,
-  NAME-DIGEST, the digest counts.
+  Fields that no record on file has, which came later, and `environment` are left out.
   """
   theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
   known, counts = set[str]().union(*recorded) - {'environment'}, Counter(map(_name, recorded))
@@ -125,8 +112,6 @@ def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   for name in theirs.keys() & ours.keys():
     for field in known.intersection(theirs[name] | ours[name]):
       first, second = (records[name].get(field, _ABSENT) for records in (theirs, ours))
-      if field in ('distribution', 'corpus_file'):
-        first, second = (str(value).rpartition('-')[2] for value in (first, second))
       # A bool is no number here, although Python counts it as an int.
       are_numbers = {type(first), type(second)} <= {int, float}
       gap = abs(first - second) if are_numbers else math.nan

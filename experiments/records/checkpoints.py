@@ -1,12 +1,8 @@
 """Pretraining checkpoints: a folder for each step, with the arrays by Orbax, sealed as a finished model is."""
 
-from collections.abc import Iterator
-import contextlib
-import logging
 import os
 import pathlib
 import re
-import sys
 import textwrap
 from typing import Any
 
@@ -22,15 +18,13 @@ from experiments.settings.fields import require, SettingsError
 KEPT = 2
 # Their directory, within that of a pretrained model.
 NAME = 'checkpoints'
-# In the folder of a step.
-_STATE, _METRICS = 'state', 'metrics.jsonl'
+# Orbax's, in the folder of a step.
+_STATE = 'state'
 _LONGEST_REASON = 300
 
-Metrics = list[dict[str, float]]
 
-
-def save(directory: pathlib.Path, step: int, state: Any, metrics: Metrics) -> None:
-  """Save the train state and the metrics so far under one step, so that neither can run ahead; all processes together.
+def save(directory: pathlib.Path, step: int, state: Any) -> None:
+  """Save the train state after a step, and seal it; all processes together.
 
   An interrupted save leaves the previous checkpoint in force. Raises StorageError if saving fails.
   """
@@ -40,21 +34,19 @@ def save(directory: pathlib.Path, step: int, state: Any, metrics: Metrics) -> No
       orbax.save(_address(folder), args=ocp.args.StandardSave(state), force=True)
   except Exception as error:
     raise storage.not_written(folder, OSError(_reason(error))) from error
-  _seal(directory, step, metrics)
+  _seal(directory, step)
 
 
 @distributed.in_process_0
-def _seal(directory: pathlib.Path, step: int, metrics: Metrics) -> None:
-  """Complete a step, whose checksums come last, and remove those before the newest."""
-  folder = directory / str(step)
-  files.write_json_lines(folder / _METRICS, metrics)
-  files.write_checksums(folder, directory.parent.name)
+def _seal(directory: pathlib.Path, step: int) -> None:
+  """Write the checksums of a step, and remove those before the newest."""
+  files.write_checksums(directory / str(step), directory.parent.name)
   for old in steps(directory)[KEPT:]:
     files.remove(directory / str(old))
 
 
-def restore(directory: pathlib.Path, like: Any, reporter: Reporter) -> tuple[Any, Metrics] | None:
-  """The newest intact state and its metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
+def restore(directory: pathlib.Path, like: Any, reporter: Reporter) -> Any:
+  """The newest intact state, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
 
   A corrupt step is renamed. Raises SettingsError if this process does not see the directory, or cannot restore the
   step: settings or libraries have changed.
@@ -69,11 +61,7 @@ def restore(directory: pathlib.Path, like: Any, reporter: Reporter) -> tuple[Any
   folder = directory / str(step)
   try:
     with _orbax() as orbax:
-      state = orbax.restore(_address(folder), args=ocp.args.StandardRestore(like))
-    metrics = files.read_json_lines(folder / _METRICS)
-    # Those of earlier versions have none there.
-    require(metrics, 'its metrics.jsonl', metrics, 'one row at least')
-    return state, metrics
+      return orbax.restore(_address(folder), args=ocp.args.StandardRestore(like))
   except Exception as error:
     valid = 'one saved with these settings and versions'
     raise SettingsError(f'the checkpoint is {str(folder)!r}; valid is {valid} ({_reason(error)})')
@@ -113,25 +101,6 @@ def _reason(error: Exception) -> str:
   return os.strerror(int(number[1])) if number else textwrap.shorten(storage.reason(error), _LONGEST_REASON)
 
 
-@contextlib.contextmanager
-def _orbax() -> Iterator[ocp.Checkpointer]:
-  """A synchronous checkpointer, without the tracebacks of Orbax and its store; this module reports the errors.
-
-  Orbax logs an error with its traceback. It also closes its event loop at the first array that cannot be written; the
-  future of each other array then raises in a thread of the store, where nothing can catch it.
-  """
-  hook, log = sys.unraisablehook, logging.getLogger('absl')
-  level = log.level
-
-  def other(raised: Any) -> None:
-    if not (isinstance(raised.exc_value, RuntimeError) and str(raised.exc_value) == 'Event loop is closed'):
-      hook(raised)
-
-  sys.unraisablehook = other
-  log.setLevel(logging.CRITICAL)
-  try:
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as orbax:
-      yield orbax
-  finally:
-    sys.unraisablehook = hook
-    log.setLevel(level)
+def _orbax() -> ocp.Checkpointer:
+  """A synchronous checkpointer, to be used in a `with`."""
+  return ocp.Checkpointer(ocp.StandardCheckpointHandler())

@@ -17,12 +17,18 @@ from experiments.records import files
 from experiments.runtime import distributed, machine
 from experiments.settings.fields import digest
 
-# Packages that compute a model, and the others.
-_COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
-_OTHERS = ('orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
-
-# Fields that may decide bits.
-_DECIDING = ('platform', 'cpu', 'devices', 'processes', 'xla_flags', *_COMPUTING)
+_PACKAGES = (
+  'jax',
+  'jaxlib',
+  'flax',
+  'optax',
+  'orbax-checkpoint',
+  'numpy',
+  'scipy',
+  'ml_collections',
+  'absl-py',
+  'matplotlib',
+)
 
 Environment = dict[str, Any]
 
@@ -49,7 +55,7 @@ def process_environment() -> Environment:
     'uncommitted_changes': bool(_git('status', '--porcelain')),
     'python': platform.python_version(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
-    'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
+    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
   }
 
 
@@ -81,15 +87,3 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
       environments[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
   return {one: environments[one] for one in named if one in environments}
-
-
-def differing(recorded: Iterable[Environment], here: Environment) -> list[str]:
-  """What may change bits and differs here from environments on record, such as 'jax 0.10.1 (here 0.10.2)'."""
-  pairs = [({**one, **one['packages']}, {**here, **here['packages']}) for one in recorded]
-  texts = [
-    f'{name} {then[name]} (here {now[name]})'
-    for then, now in pairs
-    for name in _DECIDING
-    if name in then and then[name] != now[name]
-  ]
-  return list(dict.fromkeys(texts))

@@ -34,14 +34,14 @@ _OTHERS = 'others'
 
 
 def write(workdir: pathlib.Path, runs: Runs, reporter: Reporter) -> None:
-  """Merge records into those of a workdir, each of `runs` settings and their records; the caller holds the lock.
+  """Merge records into those of a workdir; the caller holds its lock.
 
   What is on file stays, but for what is made again: a fit of a trial, or all records of a study at these settings.
   Settings that differ in a field name it in each of their records. A corrupt file is renamed.
   """
   begin(workdir, [settings for settings, _ in runs])
-  points = _points(on_record(workdir, runs[0][0]))
-  columns = list(dict.fromkeys(name for point in points.values() for name in point))
+  points = _points(workdir, runs[0][0])
+  columns = sorted({name for point in points.values() for name in point})
   rows, made_again = dict[str, Record](), set[str]()
 
   def add(row: Record) -> None:
@@ -68,27 +68,25 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   Remove the partial files of killed runs. Raises as `on_record` does.
   """
   files.remove_partials(workdir)
-  known = {_asking(settings) for settings in on_record(workdir, grid[0])}
+  known = on_record(workdir, grid[0])
   new = [_as_json(settings) for settings in grid if _asking(settings) not in known]
   if new:
-    every = [*new, *configs(workdir)]
-    others = {_OTHERS: every[1:]} if every[1:] else {}
-    content = {_VERSION: SCHEMA_VERSION, **every[0], **others}
+    first, *others = new + configs(workdir)
+    content = {_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}
     files.write_whole(workdir / CONFIG_NAME, json.dumps(content, indent=2) + '\n')
 
 
 def asked_for(workdir: pathlib.Path, settings: Any) -> list[Record]:
   """The records of a workdir that these settings asked for, or if they are not on record, those of the latest."""
-  points, records = _points(on_record(workdir, settings)), load(workdir)
-  asking = _asking(settings)
-  if asking not in points:
-    asking = next(iter(points), '')
+  points, records = _points(workdir, settings), load(workdir)
+  asking = _asking(settings) if _asking(settings) in points else next(iter(points), '')
   return [record for record, owner in zip(records, _owners(records, points)) if owner == asking]
 
 
-def _points(grid: Sequence[Any]) -> dict[str, Record]:
-  """The point of each of several settings, as `lists.points` has it, by what they ask for."""
-  return dict(zip(map(_asking, grid), lists.points(grid)))
+def _points(workdir: pathlib.Path, like: Any) -> dict[str, Record]:
+  """The point of each of the settings on record, as `lists.points` has it, by what they ask for."""
+  grid = on_record(workdir, like)
+  return dict(zip(grid, lists.points([*grid.values()])))
 
 
 def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
@@ -110,10 +108,8 @@ def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
 
 def planned(workdir: pathlib.Path, settings: Any) -> Any:
   """The settings with the plan that is on record for them: what was expected was written down first."""
-  for recorded in on_record(workdir, settings):
-    if hasattr(recorded, 'plan') and recorded.plan and _asking(recorded) == _asking(settings):
-      return dataclasses.replace(settings, plan=recorded.plan)
-  return settings
+  plan = getattr(on_record(workdir, settings).get(_asking(settings)), 'plan', ())
+  return dataclasses.replace(settings, plan=plan) if plan else settings
 
 
 def _as_json(settings: Any) -> Record:
@@ -127,23 +123,19 @@ def _asking(settings: Any) -> str:
   return json.dumps({name: value for name, value in content.items() if name not in lists.NEVER_DECIDE}, sort_keys=True)
 
 
-def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
-  """All settings on record, of the experiment of the settings `like`; raises SettingsError if some cannot be read."""
-  return read(workdir, configs(workdir), {like.experiment: type(like)})
+def on_record(workdir: pathlib.Path, like: Any) -> dict[str, Any]:
+  """All settings on record by what they ask for, of the experiment of the settings `like`; raises as `read` does."""
+  every = read(workdir, {like.experiment: type(like)})
+  return {_asking(settings): settings for settings in every}
 
 
-def read(workdir: pathlib.Path, contents: Sequence[Record], classes: config_lib.Classes) -> list[Any]:
+def read(workdir: pathlib.Path, classes: config_lib.Classes) -> list[Any]:
   """Settings on record in a folder, of one of the classes; raises SettingsError if some cannot be read."""
+  contents = configs(workdir)
   try:
     return [config_lib.from_record(content, classes) for content in contents]
   except SettingsError as error:
     raise SettingsError(f'in {workdir / CONFIG_NAME}, {error}')
-
-
-def others(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Any]:
-  """The settings on record that ask for other records than these do."""
-  asked = {_asking(settings) for settings in grid}
-  return [settings for settings in on_record(workdir, grid[0]) if _asking(settings) not in asked]
 
 
 def config(workdir: pathlib.Path) -> Record | None:
@@ -195,7 +187,8 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
   """A sentence on settings on record in a writable folder that differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
   check_recorded(workdir, grid[0])
-  before = others(workdir, grid)
+  asked = set(map(_asking, grid))
+  before = [settings for asking, settings in on_record(workdir, grid[0]).items() if asking not in asked]
   differing = [lists.text(point) for point in lists.points([*before, *grid])[: len(before)] if point]
   shown = 'results.jsonl has these too'
   return f'{workdir} holds records with other settings: {"; ".join(differing)}; {shown}' if differing else None

@@ -1,5 +1,6 @@
 """The configuration of JAX that settings ask for."""
 
+import logging
 import os
 
 import jax
@@ -12,7 +13,9 @@ _DETERMINISTIC = '--xla_gpu_exclude_nondeterministic_ops=true'
 
 
 def set_up(settings: Experiment) -> None:
-  """Configure JAX, before anything is drawn or compiled."""
+  """Configure JAX, before anything is drawn or compiled, and its logs."""
+  # Orbax logs each error with its traceback; `checkpoints` raises it in a sentence.
+  logging.getLogger('absl').setLevel(logging.CRITICAL)
   # A model's id covers its seed, so draws must not depend on JAX's defaults or the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)

@@ -43,11 +43,11 @@ def write(text: str) -> None:
 
 
 class Reporter:
-  """The messages and progress of a run, for its user, and the clock of its phases."""
+  """The messages and progress of a run, for its user, and the clock of its phases and its time budget in minutes."""
 
-  def __init__(self, console: rich.console.Console):
+  def __init__(self, console: rich.console.Console, time_budget: float = 0.0):
     self.console = console
-    self.clock = Clock()
+    self.clock = Clock(time_budget)
     self._prefix = ''
 
   def say(self, *lines: str | None) -> None:

@@ -34,8 +34,12 @@ def answered() -> Iterator[None]:
   hook = sys.unraisablehook
 
   def report(unraisable: Any) -> None:
-    """Ignore a stop that Python cannot raise, such as in JAX's callback at garbage collection: a poll comes later."""
-    if not isinstance(unraisable.exc_value, Stopped):
+    """Ignore what Python cannot raise: a stop in JAX's callback at garbage collection, which a poll finds later.
+
+    Likewise of the arrays of a checkpoint after one that cannot be written, whose error is raised.
+    """
+    error = unraisable.exc_value
+    if not isinstance(error, Stopped) and str(error) != 'Event loop is closed':
       hook(unraisable)
 
   sys.unraisablehook = report

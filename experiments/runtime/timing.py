@@ -17,18 +17,21 @@ _COMPILE, _REST = 'compile', 'the rest'
 class Clock:
   """A clock of this process, from its creation on: every moment counts for one phase, the innermost.
 
+  Its time budget is some `minutes` of wall time; 0 sets no limit.
+
   Times are arrays, float64 [2]: CPU seconds, summed over all threads, and wall seconds. JAX computes asynchronously, so
   block on the results of a phase before it ends.
   """
 
-  def __init__(self) -> None:
+  def __init__(self, minutes: float = 0.0) -> None:
+    self._minutes = minutes
     self._spent: dict[str, np.ndarray] = {}
     self._phase = _REST
     self._begun = self._last = _now()
 
-  def is_past(self, minutes: float) -> bool:
-    """True once `minutes` of wall time have passed in this process; 0 sets no limit."""
-    return 0 < minutes <= float((_now() - self._begun)[1] / 60)
+  def is_past(self) -> bool:
+    """True once the time budget has passed in this process."""
+    return 0 < self._minutes <= float((_now() - self._begun)[1] / 60)
 
   def spent(self) -> dict[str, np.ndarray]:
     """The time of each phase so far; together all the time there was."""

@@ -46,7 +46,7 @@ def test_a_unit_that_another_process_works_on_comes_last(units, monkeypatch, end
   some, made, _ = units
   path = lock_elsewhere(some[1].directory)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(path.parent), path.unlink()))
-  assert queue.fill(some, 0.0, QUIET) == [] and made == order
+  assert queue.fill(some, QUIET) == [] and made == order
 
 
 def test_a_unit_that_was_taken_over_is_waited_for(units, monkeypatch):
@@ -56,7 +56,7 @@ def test_a_unit_that_was_taken_over_is_waited_for(units, monkeypatch):
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (_write_theirs(path.parent), path.unlink()))
   make = some[1].make
   some[1] = some[1]._replace(make=lambda *words: (lock_elsewhere(path.parent), make(*words)))
-  assert queue.fill(some, 0.0, QUIET) == [] and made == ['a', 'b', 'c']
+  assert queue.fill(some, QUIET) == [] and made == ['a', 'b', 'c']
   assert (path.parent / 'record').read_text() == 'theirs'
 
 
@@ -74,11 +74,11 @@ def test_a_unit_that_fails_stops_no_other(units, error, sentence, code):
   """It is kept with its traceback, tried again by another run, and then forgotten."""
   some, made, errors = units
   errors['b'] = error
-  assert queue.fill(some, 0.0, QUIET) == [(f'b failed: {sentence}', code)] and made == ['a', 'b', 'c']
+  assert queue.fill(some, QUIET) == [(f'b failed: {sentence}', code)] and made == ['a', 'b', 'c']
   kept = failures.read(some[1].directory)
   assert kept['error'] == sentence and 'raise errors[' in kept['traceback']
   errors.clear()
-  assert queue.fill(some, 0.0, QUIET) == [] and made == ['a', 'b', 'c', 'b']
+  assert queue.fill(some, QUIET) == [] and made == ['a', 'b', 'c', 'b']
   assert failures.read(some[1].directory) is None
 
 
@@ -97,5 +97,5 @@ def test_a_stopped_run_begins_no_other_unit(units, monkeypatch, error, processes
   kept = mock.Mock(key_value_set=lambda _, content: kept.blocking_key_value_get.configure_mock(return_value=content))
   monkeypatch.setattr(distributed, '_client', lambda: kept)
   with pytest.raises(type(error)):
-    queue.fill(some, 0.0, QUIET)
+    queue.fill(some, QUIET)
   assert made == ['a', 'b'] and failures.read(some[1].directory) is None

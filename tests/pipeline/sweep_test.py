@@ -35,7 +35,9 @@ def begun(monkeypatch):
 
 
 def _run(settings, workdir, *numbers):
-  return sweep.run([settings], workdir, Reporter(rich.console.Console(quiet=True)), numbers or None)
+  return sweep.run(
+    [settings], workdir, Reporter(rich.console.Console(quiet=True), settings.time_budget), numbers or None
+  )
 
 
 def _recorded(workdir):

@@ -54,10 +54,3 @@ def test_a_field_that_came_after_all_records_is_no_difference():
   again = [record | {'linear': True} for record in _records()]
   assert not _different(_records(), again)
   assert _different(again[:1] + _records()[1:], again) == {'linear'}
-
-
-def test_a_given_process_is_compared_by_its_digest():
-  """Equal arrays may have two names; other arrays of one name differ."""
-  of_process = lambda reference: [_record(distribution=reference)]
-  assert not _different(of_process('a-0123'), of_process('b-0123'))
-  assert _different(of_process('a-0123'), of_process('a-4567')) == {'distribution'}

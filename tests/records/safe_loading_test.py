@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import pathlib
 import sys
 
 import numpy as np
@@ -50,21 +49,28 @@ def test_only_regular_files_of_a_sane_size_are_read(tmp_path, name, make):
     READERS[name](tmp_path / name)
 
 
-def test_settings_that_are_read_back_choose_no_path():
+def _read_back(workdir, recorded, pretrained):
+  """Settings of a folder of records."""
+  (workdir / 'config.json').write_text(json.dumps({'schema_version': 2, **recorded}))
+  files.write_json_lines(workdir / 'results.jsonl', [{'schema_version': 2}])
+  return verify.recorded_settings(workdir, pretrained, registry.SETTINGS)
+
+
+def test_settings_that_are_read_back_choose_no_path(tmp_path):
   """Neither where programs are kept, which are run, nor where models are; and no code by its name."""
   chosen = settings_of('smoke', compilation_cache='/chosen', pretrained='/chosen')
   recorded = dataclasses.asdict(chosen)
-  found = dataclasses.asdict(*verify.recorded_settings(pathlib.Path(), [recorded], 'mine', registry.SETTINGS))
+  found = dataclasses.asdict(*_read_back(tmp_path, recorded, 'mine'))
   assert (found['compilation_cache'], found['pretrained']) == ('auto', 'mine') and '/chosen' not in json.dumps(found)
   for field, value in (('experiment', 'os.path'), ('models', '../evil')):
     with pytest.raises(SettingsError, match=f'{field}.*{value}'):
-      verify.recorded_settings(pathlib.Path(), [recorded | {field: value}], 'mine', registry.SETTINGS)
+      _read_back(tmp_path, recorded | {field: value}, 'mine')
 
 
 def test_no_module_is_imported_because_a_record_names_it(tmp_path):
   """Settings that are read back, and name one, do not run."""
   recorded = dataclasses.asdict(settings_of('smoke', models=('own',), model='this:s'))
-  grid = verify.recorded_settings(pathlib.Path(), [recorded], '', registry.SETTINGS)
+  grid = _read_back(tmp_path, recorded, '')
   with pytest.raises(SettingsError, match="^model is 'this:s'.* record"):
     sweep.run(grid, tmp_path, QUIET)
   assert 'this' not in sys.modules

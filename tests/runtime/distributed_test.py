@@ -57,8 +57,8 @@ own = pathlib.Path(out, f'own-{me}')
 assert me == 0 or refusal(checkpoints.restore, own, None, QUIET).startswith('the checkpoint directory is ')
 assert me or checkpoints.restore(own, None, QUIET) is None
 
-def save(directory, step, state, metrics):
-  whole_save(directory, step, state, metrics)
+def save(directory, step, state):
+  whole_save(directory, step, state)
   first(lambda: None)()
   if [me, step] == dying:
     os.kill(os.getpid(), how)
