@@ -5,7 +5,7 @@
 
 import importlib.util
 
-_NEEDED = ('absl', 'etils', 'filelock', 'matplotlib', 'ml_collections', 'orbax', 'pandas', 'rich', 'tabulate')
+_NEEDED = ('absl', 'etils', 'filelock', 'matplotlib', 'ml_collections', 'orbax', 'pandas', 'tabulate')
 _missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
 if _missing:
   raise ModuleNotFoundError(f"experiments needs {', '.join(_missing)}: pip install -c constraints.txt -e '.[suite]'")

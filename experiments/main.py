@@ -22,7 +22,6 @@ import sys
 from typing import Any
 
 import jax
-import rich.console
 
 from experiments.own import code, data
 from experiments.own.data import Own
@@ -94,7 +93,7 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
     own = own._replace(functions=code.imported(grid))
   study.check(*((grid, own) if is_grid else (settings,)))
   budget = getattr(settings, 'time_budget', 0.0)
-  reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()), budget)
+  reporter = Reporter(budget, is_quiet=not distributed.is_writer())
   reporter.say(distributed.in_process_0(results.other_settings)(workdir, grid))
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
@@ -111,7 +110,7 @@ def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
   """Redraw tables, figures and the report from the records."""
   require(not flags.trials, '--trials', flags.trials, 'empty with --mode=report')
   results.check_shown(workdir, grid[0])
-  EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
+  EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter())
 
 
 def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
@@ -131,7 +130,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
   recorded = verify_lib.recorded_settings(workdir, flags.pretrained, dict.fromkeys(GRIDS, Settings))
   jax_options.set_up(recorded[0])
   own = own._replace(functions=code.imported(settings for settings in grid if isinstance(settings, Settings)))
-  verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()), own)
+  verify_lib.run(recorded, workdir, flags.trials, Reporter(), own)
 
 
 _MODES = {'run': run, 'report': report, 'status': status, 'verify': verify}

@@ -8,7 +8,6 @@ from bert_cases import random_params
 import jax
 import jax.numpy as jnp
 import numpy as np
-import rich.console
 from settings_cases import settings_of
 
 from experiments import main as main_lib
@@ -23,7 +22,7 @@ from hmm_jax.models.model import ExactModel
 from hmm_jax.models.pretraining import TrainState
 from hmm_jax.tuning.tasks import labelled
 
-QUIET = Reporter(rich.console.Console(quiet=True))
+QUIET = Reporter(is_quiet=True)
 # Flags of small runs, which share what they compile.
 CHEAP = (
   '--config.pretrained=',

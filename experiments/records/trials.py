@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments.records import environment as environments, files, results
+from experiments.records import environment as environments, files
 from experiments.records.results import Record
 from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
@@ -134,7 +134,7 @@ def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], 
   environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
   for tuned in outcome:
     name = Name(tuned.task, model, method, gap.get('step'))
-    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **trial.settings.given}
+    record = {**trial.point._asdict(), **trial.settings.given}
     record |= {'trial': trial.number, 'task': tuned.task, 'model': model, 'method': method}
     # The arrays come first: a kill in between leaves nothing that counts.
     digest = files.write_arrays(paths[name].with_suffix('.npz'), tuned.trainable)

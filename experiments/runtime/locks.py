@@ -52,14 +52,12 @@ def _acquired(
   """Wait until this process has the lock, or gives up, which is False."""
   if storage.is_object(directory):
     return True
-  waits_for, last, since = None, None, 0.0
+  last, since = None, 0.0
   while not _try(lease, directory):
     if gives_up() or signals.is_stopping():
       return False
-    other = holder(directory) or 'an unknown process'
-    if other != waits_for:
-      reporter.say(f'waiting for {name}: locked by {other}')
-      waits_for = other
+    if last is None:
+      reporter.say(f'waiting for {name}: locked by {holder(directory) or "an unknown process"}')
     # Only a change of the time counts, since the clock of another machine may be years off.
     now = renewed(directory)
     if now != last:

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
-import errno
 import os
 import sys
 import time
-
-import rich.console
 
 from experiments.runtime import storage
 from experiments.runtime.timing import Clock
@@ -21,33 +18,22 @@ _BEGINS = 'compiling or loading its program'
 Advance = Callable[[int, str], None]
 
 
-@contextlib.contextmanager
-def _output() -> Iterator[None]:
-  """Raise Ended if standard output cannot be written inside: a disk is full, or a pipe has no reader."""
+def write(text: str) -> None:
+  """Print text as it is; raise Ended if standard output cannot be written: a disk is full, or a pipe has no reader."""
   try:
-    yield
-    sys.stdout.flush()
-  except (OSError, SystemExit) as error:
+    print(text, end='', flush=True)
+  except OSError as error:
     # Python writes what is left in the buffer as it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    # rich exits for a broken pipe.
-    broken = isinstance(error, SystemExit)
-    reason = os.strerror(errno.EPIPE) if broken else storage.reason(error)
-    raise Ended(f'standard output cannot be written ({reason})')
-
-
-def write(text: str) -> None:
-  """Print text as it is."""
-  with _output():
-    print(text, end='')
+    raise Ended(f'standard output cannot be written ({storage.reason(error)})')
 
 
 class Reporter:
-  """The messages and progress of a run, for its user, and the clock of its phases and its time budget in minutes."""
+  """The messages and progress of a run, unless it is quiet, and the clock of its phases and its budget in minutes."""
 
-  def __init__(self, console: rich.console.Console, time_budget: float = 0.0):
-    self.console = console
+  def __init__(self, time_budget: float = 0.0, is_quiet: bool = False):
     self.clock = Clock(time_budget)
+    self._is_quiet = is_quiet
     self._prefix = ''
 
   def say(self, *lines: str | None) -> None:
@@ -56,9 +42,9 @@ class Reporter:
       self.show(self._prefix + printable(line))
 
   def show(self, text: str) -> None:
-    """Print text as it is; long lines wrap, and nothing is cut."""
-    with _output():
-      self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print a text as it is, with an end of line."""
+    if not self._is_quiet:
+      write(f'{text}\n')
 
   @contextlib.contextmanager
   def part(self, index: int, count: int, name: str) -> Iterator[None]:

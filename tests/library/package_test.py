@@ -84,6 +84,6 @@ def test_a_missing_extra_is_named(monkeypatch):
   monkeypatch.setitem(sys.modules, 'matplotlib.pyplot', None)
   with pytest.raises(ModuleNotFoundError, match='extra `plots`'):
     hj.plots.layers({})
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name != 'rich' or None)
-  with pytest.raises(ModuleNotFoundError, match=r'experiments needs rich: pip install .*\[suite\]'):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name != 'pandas' or None)
+  with pytest.raises(ModuleNotFoundError, match=r'experiments needs pandas: pip install .*\[suite\]'):
     runpy.run_path(experiments.__file__)

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import rich.console
 from settings_cases import settings_of
 
 from experiments.pipeline import sweep
@@ -35,9 +34,7 @@ def begun(monkeypatch):
 
 
 def _run(settings, workdir, *numbers):
-  return sweep.run(
-    [settings], workdir, Reporter(rich.console.Console(quiet=True), settings.time_budget), numbers or None
-  )
+  return sweep.run([settings], workdir, Reporter(settings.time_budget, is_quiet=True), numbers or None)
 
 
 def _recorded(workdir):

@@ -1,11 +1,9 @@
 """Merged records: which stay, which are made again, and what is refused."""
 
 import dataclasses
-import io
 import json
 
 import pytest
-import rich.console
 from run_cases import QUIET, run_command
 from settings_cases import settings_of
 
@@ -119,12 +117,11 @@ def test_what_is_gone_stays_on_file_and_is_not_shown(tmp_path):
     results.begin(tmp_path, [settings])
 
 
-def test_corrupt_records_are_set_aside_and_said(tmp_path):
+def test_corrupt_records_are_set_aside_and_said(tmp_path, capsys):
   """A merge makes them again."""
   (tmp_path / results.FILE_NAME).write_text('{')
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  results.write(tmp_path, [(settings_of('smoke'), [dict(trial_id='x', task=0)])], reporter)
-  assert f'{results.FILE_NAME}.corrupt' in reporter.console.file.getvalue()
+  results.write(tmp_path, [(settings_of('smoke'), [dict(trial_id='x', task=0)])], Reporter())
+  assert f'{results.FILE_NAME}.corrupt' in capsys.readouterr().out
   assert [row['task'] for row in results.load(tmp_path)] == [0]
 
 

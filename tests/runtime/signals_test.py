@@ -9,7 +9,6 @@ import time
 
 from conftest import ROOT
 import pytest
-import rich.console
 
 from experiments import main as main_lib
 from experiments.runtime import signals
@@ -67,4 +66,4 @@ def test_a_full_disk_ends_a_run(monkeypatch):
     assert main_lib.main(['main', '--list']) == 1
   with open('/dev/full', 'w') as full, pytest.raises(Ended):
     monkeypatch.setattr(sys, 'stdout', full)
-    Reporter(rich.console.Console()).say('a line')
+    Reporter().say('a line')
