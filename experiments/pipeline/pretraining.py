@@ -247,11 +247,14 @@ def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dic
   init, key_params, on_corpus = program(run)
   shapes = jax.eval_shape(init, key_params)
   like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
-  saved = checkpoints.restore(run.directory / checkpoints.NAME, like, reporter)
   rows = distributed.in_process_0(files.intact_json_lines)(run.directory / _METRICS, reporter)
+  if not rows:
+    # Metrics that are lost are measured anew from the start.
+    distributed.in_process_0(files.remove)(run.directory / checkpoints.NAME)
+  saved: TrainState | None = checkpoints.restore(run.directory / checkpoints.NAME, like, reporter)
+  state = saved or init(key_params)
   # None may run ahead of the state.
-  metrics = [row for row in rows if saved and row['step'] <= int(saved.step)]
-  state: TrainState = saved if metrics else init(key_params)
+  metrics = [row for row in rows if saved and row['step'] <= int(state.step)]
   if int(state.step) < run.fields.num_steps:
     _keep_environment(run)
     with reporter.clock.phase('corpus'):

@@ -1,10 +1,11 @@
 """Trials that are tuned along the pretraining of their BERT."""
 
+import pathlib
 import shutil
 
 import numpy as np
 import pytest
-from run_cases import pretraining_settings, QUIET
+from run_cases import cut, pretraining_settings, QUIET
 import scipy.stats
 
 from experiments.pipeline import distance, pretraining, queue, sweep
@@ -77,8 +78,9 @@ def test_a_step_that_is_asked_for_later_is_made_and_nothing_else(finished, workd
 
 
 @pytest.mark.slow
-def test_a_kill_in_training_changes_no_bit(finished, tmp_path, monkeypatch):
-  """As the checkpoint of a step has been saved; nothing is trained apart."""
+@pytest.mark.parametrize('damage', [lambda _: None, cut, pathlib.Path.unlink], ids=['none', 'cut', 'lost'])
+def test_a_kill_in_training_changes_no_bit(finished, tmp_path, monkeypatch, damage):
+  """As the checkpoint of a step has been saved, also if its metrics are damaged then; nothing is trained apart."""
   save = checkpoints.save
 
   def kill(directory, step, *more):
@@ -90,6 +92,8 @@ def test_a_kill_in_training_changes_no_bit(finished, tmp_path, monkeypatch):
   with monkeypatch.context() as patched, pytest.raises(queue.UnitsFailed):
     patched.setattr(checkpoints, 'save', kill)
     _run(tmp_path)
+  (metrics,) = tmp_path.glob('pretrained/*/metrics.jsonl')
+  damage(metrics)
   resumed = _run(tmp_path)
   assert _arrays(resumed) == _arrays(finished) and _metrics(resumed) == _metrics(finished)
 
