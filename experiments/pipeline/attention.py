@@ -17,10 +17,10 @@ from hmm_jax.tuning import tuner as tuner_lib
 _BINS = 10
 
 
-def profiles(job: Job, tuner: tuner_lib.Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
+def profiles(job: Job, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The `profile` of each fit, and its measure of concentration."""
   test, batch_size = job.downstream.splits['test'], job.settings.measure.batch_size
-  tuner, params = tuner.after_features(job.frozen.params)
+  tuner, params = job.tuner.after_features(job.frozen.params)
   read = jax.tree.map(lambda x: x[test], features)
   weights_KxNxT = tuner_lib.attention(tuner, stacked(fits), params, read, batch_size=batch_size)
   name, values, most = concentration(job)

@@ -9,10 +9,9 @@ from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.tuning import best_head, optimum, separability
 from hmm_jax.tuning.heads import LinearHead
 from hmm_jax.tuning.reachable import linear_score, reachable
-from hmm_jax.tuning.tuner import Tuner
 
 
-def fits(job: Job, tuner: Tuner, states: np.ndarray) -> list[Fitted]:
+def fits(job: Job, states: np.ndarray) -> list[Fitted]:
   """The best linear head found on the exact G of the test inputs, for each task, from posteriors [n, E].
 
   Where mu's score of the masked state is exactly linear in G, its head competes with that of a search, on inputs whose

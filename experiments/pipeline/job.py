@@ -28,7 +28,10 @@ class FrozenModel(NamedTuple):
 
 
 class Job(NamedTuple):
-  """Tasks of a trial, by their numbers, that a method is tuned for side by side on one frozen model."""
+  """Tasks of a trial, by their numbers, that a method is tuned for side by side on one frozen model.
+
+  `tuner`, what is trained on the model, is set by `tuning.tune`.
+  """
 
   trial: Trial
   frozen: FrozenModel
@@ -36,6 +39,7 @@ class Job(NamedTuple):
   tasks: list[int]
   downstream: Downstream
   reporter: Reporter
+  tuner: Any = None
 
   def __str__(self) -> str:
     return f'{self.method} on {self.frozen.name}'

@@ -61,29 +61,29 @@ def _vector(settings: Settings) -> Prompt:
   return dataclasses.replace(_inner(settings), length=1)
 
 
-def _head_inputs(job: Job, tuner: Tuner) -> Any:
+def _head_inputs(job: Job) -> Any:
   """The inputs of the head, or the texts if what comes before the head is trained."""
-  return frozen_features(tuner, job.frozen.params, job.inputs, batch_size=job.settings.measure.batch_size)
+  return frozen_features(job.tuner, job.frozen.params, job.inputs, batch_size=job.settings.measure.batch_size)
 
 
-def _probs(job: Job, tuner: Tuner) -> np.ndarray:
+def _probs(job: Job) -> np.ndarray:
   """The token probabilities at the [MASK], [n, V]; of the exact model in float64."""
   if job.frozen.name == 'exact':
-    return optimal_heads.exact_probs(job.frozen.distribution, optimal_heads.states(job, tuner))
-  return _head_inputs(job, tuner)
+    return optimal_heads.exact_probs(job.frozen.distribution, optimal_heads.states(job))
+  return _head_inputs(job)
 
 
-def _products(job: Job, tuner: Tuner) -> np.ndarray:
+def _products(job: Job) -> np.ndarray:
   """All products of two of the token probabilities at the [MASK], [n, V (V + 1) / 2], in float64."""
-  return nonlinear.power_features(np.asarray(_probs(job, tuner), np.float64), 2)
+  return nonlinear.power_features(np.asarray(_probs(job), np.float64), 2)
 
 
-def _posterior(job: Job, tuner: Tuner) -> np.ndarray:
+def _posterior(job: Job) -> np.ndarray:
   """The exact posterior that decides the labels, [n, S]."""
   return job.downstream.label_probs(job.downstream.inputs)
 
 
-def _marginals(job: Job, tuner: Tuner) -> np.ndarray:
+def _marginals(job: Job) -> np.ndarray:
   """The token probabilities at each of k [MASK]s, [n, k V]; of the exact model in float64."""
   frozen, masks = job.frozen, job.settings.masks.number
   if frozen.name == 'exact':
@@ -100,18 +100,18 @@ class Way(NamedTuple):
     prompt: settings -> the prompt that is trained with it, if there is one.
     probes: whether the head reads what the model's prediction is read out of.
     finetunes: whether the model's own parameters are trained with the head.
-    read: (job, tuner) -> what the fit reads, arrays with a row for each input.
-    fit: (job, tuner, what is read) -> the fit to each task of the job.
-    measures: functions (job, tuner, what is read, the fits) -> further fields of the record of each task.
+    read: job -> what the fit reads, arrays with a row for each input.
+    fit: (job, what is read) -> the fit to each task of the job.
+    measures: functions (job, what is read, the fits) -> further fields of the record of each task.
   """
 
   head: Callable[[Trial], heads.Head] = _linear
   prompt: Callable[[Settings], Prompt] | None = None
   probes: bool = False
   finetunes: bool = False
-  read: Callable[[Job, Tuner], Any] = _head_inputs
-  fit: Callable[[Job, Tuner, Any], list[Fitted]] = scheduled.one_start
-  measures: Sequence[Callable[[Job, Tuner, Any, list[Fitted]], list[dict[str, Any]]]] = ()
+  read: Callable[[Job], Any] = _head_inputs
+  fit: Callable[[Job, Any], list[Fitted]] = scheduled.one_start
+  measures: Sequence[Callable[[Job, Any, list[Fitted]], list[dict[str, Any]]]] = ()
 
 
 _EFFECTS = (prompt_effects.measured,)

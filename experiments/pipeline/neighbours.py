@@ -8,13 +8,12 @@ from experiments.pipeline import optimal_heads
 from experiments.pipeline.job import Fitted, Job
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.tuning import tasks as tasks_lib
-from hmm_jax.tuning.tuner import Tuner
 
 # Smaller probabilities are as near as equal ones.
 _LEAST = 1e-12
 
 
-def nearest(job: Job, tuner: Tuner) -> tuple[np.ndarray, np.ndarray]:
+def nearest(job: Job) -> tuple[np.ndarray, np.ndarray]:
   """The text whose log G is nearest to that of each input, behind the posterior [n, S] that decides its label."""
   s, distribution = job.settings, job.frozen.distribution
   # What is folded into the key of one training text decides no other draw.
@@ -26,7 +25,7 @@ def nearest(job: Job, tuner: Tuner) -> tuple[np.ndarray, np.ndarray]:
   texts = np.asarray(texts)
   seen = texts[:, : s.seen_length(job.method)]
   states = tasks_lib.hidden_state_probs(distribution, seen, hidden)
-  _, places = cKDTree(_logs(distribution, states)).query(_logs(distribution, optimal_heads.states(job, tuner)))
+  _, places = cKDTree(_logs(distribution, states)).query(_logs(distribution, optimal_heads.states(job)))
   return job.downstream.label_probs(texts[places]), texts[places]
 
 
@@ -35,7 +34,7 @@ def _logs(distribution: Distribution, states: np.ndarray) -> np.ndarray:
   return np.log(np.maximum(optimal_heads.exact_probs(distribution, states), _LEAST))
 
 
-def fits(job: Job, tuner: Tuner, read: tuple[np.ndarray, np.ndarray]) -> list[Fitted]:
+def fits(job: Job, read: tuple[np.ndarray, np.ndarray]) -> list[Fitted]:
   """The labels of the nearest texts, for each task."""
   weights = [job.downstream.tasks[task].task_weights for task in job.tasks]
   answers = [tasks_lib.labelled(mu, *read).labels for mu in weights]

@@ -13,7 +13,6 @@ from hmm_jax.distributions.hmm import Distribution, HMM
 from hmm_jax.distributions.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.theory.masks import masks_as_one_token
 from hmm_jax.tuning import optimum, tasks as tasks_lib
-from hmm_jax.tuning.tuner import Tuner
 
 # A function of `optimum`.
 Fit = Callable[..., optimum.Converged]
@@ -24,7 +23,7 @@ _LARGER_RIDGES = (10.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-5)
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 
 
-def states(job: Job, tuner: Tuner) -> np.ndarray:
+def states(job: Job) -> np.ndarray:
   """The exact posterior of the state at the [MASK] of the inputs, or of the joint state, [n, E] float64."""
   return tasks_lib.hidden_state_probs(job.frozen.distribution, job.inputs, job.settings.downstream.hidden_position)
 
@@ -44,12 +43,12 @@ def exact_marginals_at_masks(distribution: HMM | MemoryHMM, inputs: np.ndarray, 
   return tasks_lib.hidden_state_probs(hmm.starting_from(last.initial_probs), inputs) @ last.emission_matrix
 
 
-def for_each(fit: Callable[..., Fitted], job: Job, tuner: Tuner, features: Any) -> list[Fitted]:
+def for_each(fit: Callable[..., Fitted], job: Job, features: Any) -> list[Fitted]:
   """The results of `fit`, (job, features, labels [n]) -> Fitted, for each task."""
   return [fit(job, features, labels) for labels in job.labels]
 
 
-def num_parameters(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
+def num_parameters(job: Job, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The number of parameters of each head."""
   return [{'num_parameters': sum(map(np.size, jax.tree.leaves(fitted.trainable)))} for fitted in fits]
 
@@ -110,11 +109,11 @@ def chosen(fits: Mapping[Any, Fitted], splits: dict[str, slice], name: str, give
   return fits[best]._replace(fields=fields)
 
 
-def under_noise(job: Job, tuner: Tuner, probs: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
+def under_noise(job: Job, probs: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The `noise_accuracies` of each task on a BERT that predicts `probs` [n, V]; no fields on another model."""
   if job.frozen.name != 'bert':
     return [{} for _ in fits]
-  exact = exact_probs(job.frozen.distribution, states(job, tuner))
+  exact = exact_probs(job.frozen.distribution, states(job))
   return [{'noise_accuracies': noise_accuracies(job, probs, exact, labels)} for labels in job.labels]
 
 
@@ -128,7 +127,7 @@ def noise_accuracies(job: Job, probs: np.ndarray, exact: np.ndarray, labels: np.
   return [(size, float(fitted.is_right[test].mean())) for size, fitted in noisy.items()]
 
 
-def sizes(job: Job, tuner: Tuner, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
+def sizes(job: Job, features: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The `head_size` of each linear head.
 
   It is osc(b) / osc(mu) of the contrast of two classes, osc the largest minus the least entry; the largest of several.

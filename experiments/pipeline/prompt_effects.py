@@ -16,7 +16,7 @@ from hmm_jax.theory.forgetting import prefix_bound
 from hmm_jax.tuning.tuner import Tuner
 
 
-def measured(job: Job, tuner: Tuner, read: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
+def measured(job: Job, read: Any, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The fields of each tuned prompt, as means over test inputs, in total variation; none unless the settings say so.
 
   `tv_moved` is the distance between the predictions at the [MASK] with the prompt and without. `tv_moved_by_text` and
@@ -31,11 +31,11 @@ def measured(job: Job, tuner: Tuner, read: Any, fits: list[Fitted]) -> list[dict
   position = job.settings.downstream.hidden_position % inputs.shape[1]
 
   def moved(prompts: Any) -> np.ndarray:
-    by = functools.partial(_moved, tuner, position, params, jnp.asarray(prompts, jnp.float32))
+    by = functools.partial(_moved, job.tuner, position, params, jnp.asarray(prompts, jnp.float32))
     return in_blocks(by, inputs, measure.batch_size)
 
-  text, random = _references(job, tuner)
-  delta = _bounds(job, tuner, inputs)
+  text, random = _references(job)
+  delta = _bounds(job, inputs)
   same = {
     'tv_moved_by_text': None if text is None else _mean(moved(text)),
     'tv_moved_by_random': _mean(moved(random)),
@@ -45,10 +45,9 @@ def measured(job: Job, tuner: Tuner, read: Any, fits: list[Fitted]) -> list[dict
   return [{'tv_moved': _mean(by_prompt), **same} for by_prompt in moved(stacked(fits)['prompt']).T]
 
 
-def _references(job: Job, tuner: Tuner) -> tuple[Array | None, Array]:
+def _references(job: Job) -> tuple[Array | None, Array]:
   """Prompts [n, P, E] of text from the process, None if the prompt is a shift; and as tuning starts."""
-  prompt, model, params, count = tuner.prompt, tuner.model, job.frozen.params, job.settings.measure.prompts
-  assert prompt is not None and model is not None
+  prompt, model, params, count = job.tuner.prompt, job.tuner.model, job.frozen.params, job.settings.measure.prompts
   key_text, key_random = jax.random.split(jax.random.fold_in(job.trial.keys().measure, 2))
   random = jnp.stack([prompt.init(key, model, params) for key in jax.random.split(key_random, count)])
   if isinstance(model, Shifted):
@@ -57,10 +56,9 @@ def _references(job: Job, tuner: Tuner) -> tuple[Array | None, Array]:
   return model.embed(params, text.astype(jnp.int32)), random
 
 
-def _bounds(job: Job, tuner: Tuner, inputs: np.ndarray) -> list[float] | None:
+def _bounds(job: Job, inputs: np.ndarray) -> list[float] | None:
   """`prefix_bound` at each position, its mean over inputs [n, T]; None if the prompt is not before the text."""
-  assert tuner.prompt is not None
-  if tuner.prompt.place:
+  if job.tuner.prompt.place:
     return None
   is_last = job.settings.downstream.hidden == 'last'
   return prefix_bound(job.frozen.distribution, inputs, causal=is_last).mean(0).tolist()

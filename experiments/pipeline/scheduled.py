@@ -12,7 +12,6 @@ from experiments.pipeline.job import Fitted, Job, stacked
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from hmm_jax.tuning import tuner as tuner_lib
-from hmm_jax.tuning.tuner import Tuner
 
 # Above the number of any task.
 _START_STRIDE = 2**16
@@ -32,14 +31,14 @@ class Trained(NamedTuple):
   predicted: np.ndarray
 
 
-def one_start(job: Job, tuner: Tuner, features: Any) -> list[Fitted]:
+def one_start(job: Job, features: Any) -> list[Fitted]:
   """The fit to each task of one run of the method's schedule."""
-  return _fits(job, _at(_trained(job, tuner, features, 1), 0))
+  return _fits(job, _at(_trained(job, features, 1), 0))
 
 
-def best_start(job: Job, tuner: Tuner, features: Any) -> list[Fitted]:
+def best_start(job: Job, features: Any) -> list[Fitted]:
   """The fit to each task that is best on validation, of several runs of the method's schedule."""
-  starts = _trained(job, tuner, features, job.settings.restarts.number)
+  starts = _trained(job, features, job.settings.restarts.number)
   is_right_RxKxn = starts.predicted == job.labels
   accuracies_RxK = is_right_RxKxn[..., job.downstream.splits['validation']].mean(-1)
   best = best_starts(accuracies_RxK, starts.losses)
@@ -54,11 +53,11 @@ def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarra
   return np.lexsort((losses_RxK, -accuracies_RxK), axis=0)[0]
 
 
-def refitted(fit: Callable[..., list[Fitted]], job: Job, tuner: Tuner, features: Any) -> list[Fitted]:
+def refitted(fit: Callable[..., list[Fitted]], job: Job, features: Any) -> list[Fitted]:
   """The fits of `fit`, each with the head replaced by a whitened one behind its prompt."""
-  fits = fit(job, tuner, features)
+  fits = fit(job, features)
   batch_size = job.settings.measure.batch_size
-  read = tuner_lib.inputs_of_heads(tuner, stacked(fits), job.frozen.params, features, batch_size=batch_size)
+  read = tuner_lib.inputs_of_heads(job.tuner, stacked(fits), job.frozen.params, features, batch_size=batch_size)
   anew = []
   for before, inputs, labels, others in zip(fits, np.asarray(read), job.labels, job.other_labels):
     head, of_other = (optimal_heads.whitened_head(job, inputs, each) for each in (labels, others))
@@ -67,7 +66,7 @@ def refitted(fit: Callable[..., list[Fitted]], job: Job, tuner: Tuner, features:
   return anew
 
 
-def _trained(job: Job, tuner: Tuner, features: Any, num_starts: int) -> Trained:
+def _trained(job: Job, features: Any, num_starts: int) -> Trained:
   """Train all starts of all tasks side by side by the method's schedule, and predict every input.
 
   Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the start of the method
@@ -82,9 +81,9 @@ def _trained(job: Job, tuner: Tuner, features: Any, num_starts: int) -> Trained:
     tasks=np.array(drawn_as, np.int32),
     names=[f'task {task}, {job}' for task in job.tasks] * num_starts,
   )
-  states = tuner_lib.fit(jax.random.split(job.trial.keys().tuning), tuner, schedule, params, examples)
+  states = tuner_lib.fit(jax.random.split(job.trial.keys().tuning), job.tuner, schedule, params, examples)
   *_, (state, losses) = followed(states, schedule.num_epochs, str(job), job.reporter)
-  tuner, params = tuner.after_features(params)
+  tuner, params = job.tuner.after_features(params)
   batch_size = settings.measure.batch_size
   predicted = tuner_lib.predictions(tuner, state.trainable, params, features, batch_size=batch_size)
   trained = jax.device_get(Trained(state.trainable, losses, predicted))

@@ -11,19 +11,18 @@ import numpy as np
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.job import Fitted, Job
 from hmm_jax.tuning import nonlinear, tasks as tasks_lib, token_readers
-from hmm_jax.tuning.tuner import Tuner
 
 _MOST_TOKENS = 8
 
 
-def nearest(job: Job, tuner: Tuner, most: int = _MOST_TOKENS) -> np.ndarray:
+def nearest(job: Job, most: int = _MOST_TOKENS) -> np.ndarray:
   """The tokens that are read, at most this many, [n, K], the nearest to the [MASK] first."""
   return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :most]
 
 
-def one_hot(job: Job, tuner: Tuner) -> np.ndarray:
+def one_hot(job: Job) -> np.ndarray:
   """All tokens as one-hot rows side by side, [n, (T - 1) V], the nearest to the [MASK] first."""
-  return _one_hot(job, nearest(job, tuner, most=job.downstream.inputs.shape[1]))
+  return _one_hot(job, nearest(job, most=job.downstream.inputs.shape[1]))
 
 
 def table(job: Job, tokens: np.ndarray, labels: np.ndarray) -> Fitted:
@@ -58,7 +57,7 @@ def fewest(read: Callable[..., Fitted], job: Job, tokens: np.ndarray, labels: np
   return optimal_heads.chosen(by_count, job.downstream.splits, 'tokens_read')
 
 
-def changed_shares(job: Job, tuner: Tuner, tokens: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
+def changed_shares(job: Job, tokens: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The share of test labels that change if only the k = 0, ..., 8 nearest tokens are kept, the others masked."""
   downstream, num_tokens = job.downstream, job.settings.hmm.num_tokens
   test = downstream.splits['test']

@@ -42,12 +42,12 @@ def tune(job: Job) -> list[TunedTask]:
   """
   signals.raise_if_stopped()
   way = WAYS[job.method]
-  tuner = tuner_of(job.method, job.trial, job.frozen.model)
-  read = way.read(job, tuner)
+  job = job._replace(tuner=tuner_of(job.method, job.trial, job.frozen.model))
+  read = way.read(job)
   outcome = []
   for block, places in _blocks(job):
-    fits = way.fit(block, tuner, read)
-    measured = [measure(block, tuner, read, fits) for measure in way.measures]
+    fits = way.fit(block, read)
+    measured = [measure(block, read, fits) for measure in way.measures]
     for place in places:
       task, fitted = block.tasks[place], fits[place]
       nan_guard.check_values(f'{job}, task {task}:', by_name(fitted.trainable))

@@ -20,7 +20,7 @@ def test_two_masks_decide_the_labels_that_one_does_not():
 def test_heads_read_the_marginals_of_masks():
   """A model's own, as BERT's are computed, are those that float64 fits read."""
   jobs = [job_of('masks', name) for name in ('own', 'exact')]
-  own, exact = (methods.WAYS['masks'].read(job, None) for job in jobs)
+  own, exact = (methods.WAYS['masks'].read(job) for job in jobs)
   np.testing.assert_allclose(own, exact, atol=1e-6)
   np.testing.assert_array_equal(
     exact, optimal_heads.exact_marginals_at_masks(CHAIN, job_of('masks').downstream.inputs, 2)

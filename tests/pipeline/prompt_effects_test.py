@@ -27,8 +27,8 @@ INPUTS = np.array([[0, 1, V], [2, 2, V], [1, 0, V], [1, 2, V]])
 def measured(model, prompt, tuned):
   trial, tuner = Trial(settings_of('smoke', 'next_token'), Point(4), 0), Tuner(model, hj.Linear(2, position=-1), prompt)
   downstream = Downstream(INPUTS, [], {'test': slice(None)}, None, None)
-  job = Job(trial, FrozenModel('exact', model, HMM, HMM), 'prompt', [], downstream, QUIET)
-  return prompt_effects.measured(job, tuner, INPUTS, [Fitted({'prompt': rows}, None, None, {}) for rows in tuned])
+  job = Job(trial, FrozenModel('exact', model, HMM, HMM), 'prompt', [], downstream, QUIET, tuner)
+  return prompt_effects.measured(job, INPUTS, [Fitted({'prompt': rows}, None, None, {}) for rows in tuned])
 
 
 def test_effects_are_distances_of_predictions_and_no_prefix_exceeds_its_bound():
