@@ -38,7 +38,7 @@ def test_a_form_of_degree_two_reads_what_no_linear_head_does():
 def test_pairs_of_tokens_read_what_single_ones_do_not():
   """Whether two neighbours differ, which no sum over tokens tells."""
   job = job_of('window', name='none')
-  nearest = methods.WAYS['window'].read(job, None)
+  nearest = methods.WAYS['window'].read(job)
   job = relabelled(job, nearest[:, 0] == nearest[:, 1])
   assert accuracy(job) < 0.9 and accuracy(job._replace(method='window_quadratic')) == 1
 
