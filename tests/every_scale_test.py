@@ -68,7 +68,7 @@ def test_a_run_leaves_what_it_promises(experiment, scale, reduced_run):
   """Records, each of one kind; tables; figures, those that the config names too, in each format and in the report."""
   workdir = reduced_run(experiment, scale)
   assert all(len(kinds_of(record)) == 1 for record in results.load(workdir))
-  settings = registry.from_record(results.config(workdir))
+  settings = registry.from_record(results.configs(workdir)[0])
   drawn = {path.stem for path in workdir.glob('*.png')}
   assert drawn >= {*getattr(settings, 'figures', ())}
   assert all((workdir / f'{name}.{extension}').stat().st_size for name in drawn for extension in FORMATS)
@@ -80,7 +80,7 @@ def test_a_run_leaves_what_it_promises(experiment, scale, reduced_run):
 def test_a_part_of_the_records_is_shown(experiment, reduced_run):
   """As of a run of one HMM, trial, size, task, model or method alone."""
   study, records = registry.EXPERIMENTS[experiment], load(workdir := reduced_run(experiment, 'smoke'), environment=True)
-  settings = registry.from_record(results.config(workdir))
+  settings = registry.from_record(results.configs(workdir)[0])
   for name in filter(records.__contains__, _SINGLE + _FIRST):
     for value in [0] if name in _FIRST else records[name].dropna().unique():
       shown = records[(records[name] == value) | records[name].isna()].reset_index(drop=True)

@@ -10,7 +10,7 @@ import tempfile
 
 import pandas as pd
 
-from experiments.analysis.tables import as_text, format_number, Table
+from experiments.analysis.tables import as_text, table
 from experiments.own import data
 from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, sweep
@@ -46,11 +46,9 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid, own=own.of)]
   trial_of = _trial_names(recorded, grid)
   numbers = [number for number in trial_numbers(text, len(names)) if names[number] in trial_of]
-  valid = (
-    'a folder with records of trials of its settings, made by this version and by functions and files as they are now'
-  )
-  require(not set(names).isdisjoint(trial_of), '--workdir', str(workdir), valid)
-  require(bool(numbers), '--trials', text, 'numbers of trials with records')
+  asked = ('--trials', text) if text else ('--workdir', str(workdir))
+  valid = 'trials with records, made by this version and by functions and files as they are now'
+  require(numbers, *asked, valid)
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     sweep.run(grid, pathlib.Path(scratch), reporter, numbers, own)
     again = results.load(pathlib.Path(scratch))
@@ -73,8 +71,7 @@ def _trial_names(records: Sequence[Record], grid: Sequence[Settings]) -> list[st
 
 def _show(comparison: pd.DataFrame, reporter: Reporter) -> list[str]:
   """Show a comparison; return the fields that differ, in words."""
-  shown = comparison.assign(largest=[format_number(gap, '.2g') for gap in comparison['largest']])
-  reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=1)))
+  reporter.show(as_text(table('Rerun compared with the records', comparison, num_texts=1)))
   different = comparison[comparison['differ'] > 0]
   return [f'{row.field} ({row.differ} of {row.compared} differ)' for row in different.itertuples()]
 

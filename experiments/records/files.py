@@ -3,7 +3,7 @@
 Of several processes only process 0 writes, under the lock of what the file belongs to: see `locks.check_held`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import contextlib
 import fnmatch
 import hashlib
@@ -266,9 +266,10 @@ def entries(directory: pathlib.Path) -> list[pathlib.Path]:
 
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
+  return {str(path.relative_to(directory)): path for path in _below(directory)}
+
+
+def _below(directory: pathlib.Path) -> Iterator[pathlib.Path]:
   # Paths of an object store have no `rglob`.
-  by_path: dict[str, pathlib.Path] = {}
   for path in entries(directory):
-    below = tree(path) if path.is_dir() else {'.': path}
-    by_path |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
-  return by_path
+    yield from _below(path) if path.is_dir() else [path]

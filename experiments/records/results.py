@@ -41,25 +41,22 @@ def write(workdir: pathlib.Path, runs: Runs, reporter: Reporter) -> None:
   """
   begin(workdir, [settings for settings, _ in runs])
   points = _points(workdir, runs[0][0])
-  columns = sorted({name for point in points.values() for name in point})
-  rows, made_again = dict[str, Record](), set[str]()
-
-  def add(row: Record) -> None:
-    """Add a row unless one of the same fit is there."""
-    fit = [row.get(name) for name in (*_FIT, *columns)]
-    rows.setdefault(str(fit if _OF_TRIALS in row else row), row)
-
+  rows = list[Record]()
   for settings, records in runs:
-    asking = _asking(settings)
     named = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-    for record in records:
-      add({_VERSION: SCHEMA_VERSION, **named, **points[asking], **record})
-      made_again.add(asking)
+    of_all = {_VERSION: SCHEMA_VERSION, **named, **points[_asking(settings)]}
+    rows += [{**of_all, **record} for record in records]
+  made_again = {_asking(settings) for settings, records in runs if records}
   on_file = files.intact_json_lines(workdir / FILE_NAME, reporter)
   for row, asking in zip(on_file, _owners(on_file, points)):
     if _OF_TRIALS in row or asking not in made_again:
-      add(row | points.get(asking, {}))
-  files.write_json_lines(workdir / FILE_NAME, [*rows.values()])
+      rows.append(row | points.get(asking, {}))
+  columns = sorted({name for point in points.values() for name in point})
+  first_of = dict[str, Record]()
+  for row in rows:
+    fit = [row.get(name) for name in (*_FIT, *columns)]
+    first_of.setdefault(str(fit if _OF_TRIALS in row else row), row)
+  files.write_json_lines(workdir / FILE_NAME, [*first_of.values()])
 
 
 def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
@@ -95,14 +92,11 @@ def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
   A row may lack columns that later settings brought, and fit several. It is then of the earliest, the last of `points`.
   """
   names = {name for point in points.values() for name in point}
-  by_values, owners = dict[str, str](), []
+  owners = []
   for row in rows:
-    values = {name: row[name] for name in sorted(names) if name in row}
-    # Rows are many, their values few.
-    if str(values) not in by_values:
-      fitting = (key for key, point in reversed(points.items()) if values.items() <= point.items())
-      by_values[str(values)] = next(fitting, '')
-    owners.append(by_values[str(values)])
+    values = {name: row[name] for name in names.intersection(row)}
+    fitting = (asking for asking, point in reversed(points.items()) if values.items() <= point.items())
+    owners.append(next(fitting, ''))
   return owners
 
 
@@ -136,11 +130,6 @@ def read(workdir: pathlib.Path, classes: config_lib.Classes) -> list[Any]:
     return [config_lib.from_record(content, classes) for content in contents]
   except SettingsError as error:
     raise SettingsError(f'in {workdir / CONFIG_NAME}, {error}')
-
-
-def config(workdir: pathlib.Path) -> Record | None:
-  """The first of `configs`; None if there are none."""
-  return next(iter(configs(workdir)), None)
 
 
 def configs(workdir: pathlib.Path) -> list[Record]:
@@ -196,14 +185,13 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
 
 def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field but those of running, in words, by its dotted name."""
-  words: dict[str, list[str]] = {}
+  words: dict[str, dict[str, None]] = {}
   for content in configs:
     for name, value in lists.flat(content):
-      word = json.dumps(value) if isinstance(value, tuple) else str(value)
-      known = words.setdefault(name, [])
-      if word not in known:
-        known.append(word)
-  return {name: some for name, some in words.items() if name.split('.')[0] not in lists.OF_RUNNING}
+      if name.split('.')[0] not in lists.OF_RUNNING:
+        word = json.dumps(value) if isinstance(value, tuple) else str(value)
+        words.setdefault(name, {})[word] = None
+  return {name: [*some] for name, some in words.items()}
 
 
 def load(workdir: pathlib.Path) -> list[Record]:

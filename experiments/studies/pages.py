@@ -53,7 +53,7 @@ def drawn(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 def _read(folder: pathlib.Path) -> tuple[Study, pd.DataFrame, Any]:
-  settings = registry.from_record(results.config(folder) or {})
+  settings = registry.from_record(results.configs(folder)[0])
   return registry.EXPERIMENTS[settings.experiment], load(folder, environment=True), settings
 
 

@@ -85,7 +85,7 @@ def test_ids_depend_only_on_the_arrays(tmp_path):
 def test_ids_of_draws_are_those_on_record():
   """The settings of records of drawn HMMs make the ids that these have had since."""
   folder = DOCS / 'results' / 'small' / 'figure_3_right'
-  settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
+  settings, row = registry.from_record(results.configs(folder)[0]), results.load(folder)[0]
   trial = Trial(settings, Point(*map(row.get, Point._fields)), row['trial'])
   assert (row['trial_id'], row['pretraining_id']) == (trial.id, trial.pretraining_id)
   assert row['fit_id'] == trial.fit_id(row['model'], row['method'])

@@ -34,11 +34,11 @@ def _change(workdir, damage):
 
 def test_records_name_their_schema_and_experiment(tmp_path):
   """Records come back with their schema, experiment, scale and seed, and the settings stand beside them."""
-  assert results.config(tmp_path) is None and results.load(tmp_path) == []
+  assert results.configs(tmp_path) == [] and results.load(tmp_path) == []
   _write(tmp_path, 2.0)
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=2, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
-  assert registry.from_record(results.config(tmp_path)) == _benchmark()
+  assert registry.from_record(results.configs(tmp_path)[0]) == _benchmark()
   said = results.other_settings(tmp_path, [_benchmark(seed=1, time_budget=9.0)])
   assert 'other settings: seed=0;' in said and results.other_settings(tmp_path, [_benchmark()]) is None
 
@@ -67,7 +67,7 @@ def test_settings_and_records_of_another_schema_are_refused(tmp_path):
   """Files without a version count as older ones."""
   files.write_whole(tmp_path / results.CONFIG_NAME, '{"schema_version": 3}')
   with pytest.raises(SettingsError, match='schema version of .*config.json'):
-    results.config(tmp_path)
+    results.configs(tmp_path)[0]
   files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, {}])
   with pytest.raises(SettingsError, match='schema version of .*results.jsonl'):
     results.load(tmp_path)
@@ -105,13 +105,13 @@ def test_what_is_gone_stays_on_file_and_is_not_shown(tmp_path):
   results.write(tmp_path, [(settings, [dict(trial_id='x', task=0, method='joint'), dict(trial_id='x', task=1)])], QUIET)
   masks = dataclasses.asdict(settings.masks)
   _change(tmp_path, {'masks': masks | {'joint': 2}, 'methods': [*settings.methods, 'joint']})
-  assert registry.from_record(results.config(tmp_path)) == settings
+  assert registry.from_record(results.configs(tmp_path)[0]) == settings
   results.write(tmp_path, [(settings, [dict(trial_id='x', task=2)])], QUIET)
   assert [row['task'] for row in results.load(tmp_path)] == [2, 1]
   assert '"method": "joint"' in (tmp_path / 'results.jsonl').read_text()
   # Which decides no record.
   _change(tmp_path, {'masks': masks, 'fast_compilation': True})
-  assert registry.from_record(results.config(tmp_path)) == settings
+  assert registry.from_record(results.configs(tmp_path)[0]) == settings
   _change(tmp_path, {'masks': masks | {'joint': 3}})
   with pytest.raises(SettingsError, match='masks.joint is 3.*valid is 2'):
     results.begin(tmp_path, [settings])
