@@ -333,7 +333,7 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 @distributed.in_process_0
 def _keep_environment(run: Pretraining) -> None:
   """Keep the environment that trains, and its mesh."""
-  current = environment.environment(run.mesh.devices.flat)
+  current = environment.environment(*run.mesh.devices.flat)
   environment.keep(run.directory, {'mesh': dict(run.mesh.shape), **current})
 
 

@@ -1,9 +1,6 @@
 """Pretraining checkpoints: a folder for each step, with the arrays by Orbax, sealed as a finished model is."""
 
-import os
 import pathlib
-import re
-import textwrap
 from typing import Any
 
 import jax
@@ -20,7 +17,6 @@ KEPT = 2
 NAME = 'checkpoints'
 # Orbax's, in the folder of a step.
 _STATE = 'state'
-_LONGEST_REASON = 300
 
 
 def save(directory: pathlib.Path, step: int, state: Any) -> None:
@@ -33,7 +29,7 @@ def save(directory: pathlib.Path, step: int, state: Any) -> None:
     with _orbax() as orbax:
       orbax.save(_address(folder), args=ocp.args.StandardSave(state), force=True)
   except Exception as error:
-    raise storage.not_written(folder, OSError(_reason(error))) from error
+    raise storage.not_written(folder, error) from error
   _seal(directory, step)
 
 
@@ -54,8 +50,8 @@ def restore(directory: pathlib.Path, like: Any, reporter: Reporter) -> Any:
   step = _newest(directory, reporter)
   valid = 'a directory that all processes share, such as gs://BUCKET/DIRECTORY'
   # In an object store there is nothing until there is a file.
-  is_seen = storage.is_object(directory) or directory.is_dir()
-  require(is_seen, 'the checkpoint directory', str(directory), valid)
+  is_seen = storage.is_object(directory) or directory.parent.is_dir()
+  require(is_seen, 'the directory of a pretrained model', str(directory.parent), valid)
   if step is None:
     return None
   folder = directory / str(step)
@@ -64,14 +60,12 @@ def restore(directory: pathlib.Path, like: Any, reporter: Reporter) -> Any:
       return orbax.restore(_address(folder), args=ocp.args.StandardRestore(like))
   except Exception as error:
     valid = 'one saved with these settings and versions'
-    raise SettingsError(f'the checkpoint is {str(folder)!r}; valid is {valid} ({_reason(error)})')
+    raise SettingsError(f'the checkpoint is {str(folder)!r}; valid is {valid} ({storage.reason(error)})')
 
 
 @distributed.in_process_0
 def _newest(directory: pathlib.Path, reporter: Reporter) -> int | None:
   """The newest intact step; corrupt ones are renamed, and those that a kill has left without a seal are removed."""
-  if not storage.is_object(directory):
-    directory.mkdir(parents=True, exist_ok=True)
   for step in steps(directory):
     folder = directory / str(step)
     if files.is_intact(folder, directory.parent.name, reporter):
@@ -93,12 +87,6 @@ def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:
 def _address(folder: pathlib.Path) -> pathlib.Path:
   """The place of the arrays of a step, as Orbax takes it."""
   return (folder if storage.is_object(folder) else folder.absolute()) / _STATE
-
-
-def _reason(error: Exception) -> str:
-  """A short reason for an error of Orbax or its store, which may be a page long with the system's error at its end."""
-  number = re.search(r"os_error_code='(\d+)'", str(error))
-  return os.strerror(int(number[1])) if number else textwrap.shorten(storage.reason(error), _LONGEST_REASON)
 
 
 def _orbax() -> ocp.Checkpointer:

@@ -36,10 +36,14 @@ Environment = dict[str, Any]
 FOLDER = 'environments'
 
 
-def environment(devices: Iterable[jax.Device]) -> Environment:
+def environment(*devices: jax.Device) -> Environment:
   """Commit, versions and platform of this process, how many there are, and the kinds of the devices."""
   return {
-    **process_environment(),
+    'commit': _git('rev-parse', 'HEAD') or 'unknown',
+    'uncommitted_changes': bool(_git('status', '--porcelain')),
+    'python': platform.python_version(),
+    'xla_flags': os.environ.get('XLA_FLAGS', ''),
+    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
     'platform': f'{platform.system()} {platform.machine()}',
     'cpu': machine.cpu(),
     'processes': distributed.num_processes(),
@@ -48,19 +52,11 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
 
 
 @functools.cache
-def process_environment() -> Environment:
-  """Commit, versions and XLA flags of this process, cached: a commit made during a run is not the one that runs."""
-  return {
-    'commit': _git('rev-parse', 'HEAD') or 'unknown',
-    'uncommitted_changes': bool(_git('status', '--porcelain')),
-    'python': platform.python_version(),
-    'xla_flags': os.environ.get('XLA_FLAGS', ''),
-    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
-  }
-
-
 def _git(*words: str) -> str:
-  """The output of git on this clone; '' if this is none, or git is not installed."""
+  """The output of git on this clone; '' if this is none, or git is not installed.
+
+  It is cached: a commit made during a run is not the one that runs.
+  """
   # Without --git-dir git would take a repository that an installed copy lies in.
   command = ['git', '-C', str(pathlib.Path(__file__).parents[2]), '--git-dir=.git', *words]
   try:

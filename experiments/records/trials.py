@@ -131,7 +131,7 @@ def add(folder: TrialFolder, model: str, method: str, outcome: list[TunedTask], 
   locks.check_held(folder.directory)
   paths, trial = folder.paths(), folder.trial
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': trial.fit_id(model, method)}
-  environment_id = environments.keep(folder.workdir, environments.environment(jax.devices()))
+  environment_id = environments.keep(folder.workdir, environments.environment(*jax.devices()))
   for tuned in outcome:
     name = Name(tuned.task, model, method, gap.get('step'))
     record = {**trial.point._asdict(), **trial.settings.given}

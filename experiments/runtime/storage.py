@@ -4,12 +4,16 @@ from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
+import re
 import tempfile
+import textwrap
 from typing import cast
 
 from etils import epath
 
 from experiments.settings.fields import require, SettingsError
+
+_LONGEST_REASON = 300
 
 
 class StorageError(OSError):
@@ -76,8 +80,10 @@ def not_written(path: pathlib.Path, error: Exception) -> StorageError:
 
 
 def reason(error: BaseException) -> str:
-  """`strerror` if the error has one, else its message."""
-  return getattr(error, 'strerror', None) or str(error) or type(error).__name__
+  """`strerror` if the error has one, else its message in short; the store of Orbax has the system's error by number."""
+  number = re.search(r"os_error_code='(\d+)'", str(error))
+  system = os.strerror(int(number[1])) if number else getattr(error, 'strerror', None)
+  return textwrap.shorten(system or str(error) or type(error).__name__, _LONGEST_REASON)
 
 
 def _standing(path: pathlib.Path) -> pathlib.Path:

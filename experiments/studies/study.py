@@ -123,7 +123,7 @@ def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdi
     signals.raise_if_stopped()
     with _on_float64_device(), reporter.clock.phase(directory.name):
       rows = make(reporter)
-    environment_id = environment.keep(workdir, environment.environment([float64_device()]))
+    environment_id = environment.keep(workdir, environment.environment(float64_device()))
     of_all = {'part': directory.name, 'environment': environment_id}
     locks.check_held(directory)
     files.write_sealed(path, {'records': [{**of_all, **row} for row in rows]})
