@@ -109,7 +109,9 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Redraw tables, figures and the report from the records."""
   require(not flags.trials, '--trials', flags.trials, 'empty with --mode=report')
-  results.check_shown(workdir, grid[0])
+  storage.check_writable(workdir, '--workdir')
+  results.check_recorded(workdir, grid[0])
+  require(results.load(workdir), '--workdir', str(workdir), f'a folder with records of {grid[0].experiment}')
   EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter())
 
 

@@ -24,7 +24,7 @@ class Failure(NamedTuple):
 
 
 def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
-  """Write the failure of a unit to file: sentence, exit status, traceback and time.
+  """Write the failure of a unit to file: sentence, traceback and time.
 
   Trials of several settings may share a directory; `label` tells them apart. If the file cannot be written, the
   sentence says so too.
@@ -37,7 +37,6 @@ def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Fai
   failure = Failure(line[:_LONGEST], status)
   row = {
     'error': failure.sentence,
-    'status': failure.status,
     'when': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
     'traceback': ''.join(traceback.format_exception(error)),
     'label': label,

@@ -165,13 +165,6 @@ def check_recorded(workdir: pathlib.Path, like: Any) -> None:
       require(is_of_it, '--workdir', str(workdir), f'a folder with records of {like.experiment} only')
 
 
-def check_shown(workdir: pathlib.Path, like: Any) -> None:
-  """Raise SettingsError unless the folder that --workdir names is writable and has intact settings and records."""
-  storage.check_writable(workdir, '--workdir')
-  check_recorded(workdir, like)
-  require(load(workdir), '--workdir', str(workdir), f'a folder with records of {like.experiment}')
-
-
 def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
   """A sentence on settings on record in a writable folder that differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
