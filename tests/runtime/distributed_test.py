@@ -26,7 +26,7 @@ HEARTBEAT, PATIENT = 8, 120
 # Seconds in which the other processes must end: the time-out, one more beat, and room for a busy machine.
 BOUND = 3 * HEARTBEAT
 
-# Pretrains on any tokens, unmeasured. Before, what one process decides and what all agree on. A process gets the signal
+# Pretrains on any tokens, unmeasured. Before, what one process decides for all. A process gets the signal
 # `how` at [process, step] `dying`.
 PROGRAM = """
 import json, os, pathlib, sys
