@@ -25,7 +25,7 @@ import jax
 import rich.console
 
 from experiments.own import code, data
-from experiments.own.data import Own
+from experiments.own.data import NOTHING, Own
 from experiments.records import results, status as status_lib
 from experiments.runtime import distributed, exit_status, jax_options, signals, storage
 from experiments.runtime.progress import Reporter, write
@@ -57,29 +57,23 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, config, lists = config_lib.parse(argv, SETTINGS, _MODES)
-  workdir = pathlib.Path()
-  if flags.workdir or config:
-    workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
-
-  arrays, models = dict[str, Any](), dict[str, Any]()
-
-  def read(config: Any) -> Any:
-    if flags.mode != 'verify':
-      found = data.resolve(config, workdir, config_lib.named(argv))
-      arrays.update(found.arrays)
-      models.update(found.models)
-    return registry.from_config(config)
-
+  flags, values, named = config_lib.parse(argv, SETTINGS, _MODES)
+  experiment = values.get('experiment', '')
   if flags.help:
-    fields = help_text.fields_text(config, SETTINGS[config.experiment]) if config else ''
+    fields = help_text.fields_text(values, SETTINGS[experiment]) if values else ''
     return write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
-  grid = config_lib.expanded(config, lists, read) if config else []
+  if flags.list and experiment not in GRIDS:
+    return write(help_text.listing(EXPERIMENTS))
+  require(flags.workdir or values, '--workdir', '', 'a folder of records')
+  workdir = storage.located(flags.workdir or f'runs/{experiment}-{values["scale"]}', '--workdir')
+  grid, own = list[Any](), NOTHING
+  for point in config_lib.points(values, SETTINGS[experiment]) if values else []:
+    if flags.mode != 'verify':
+      own = own.beside(data.resolve(point, workdir, named))
+    grid.append(registry.from_record(point))
   if flags.list:
-    is_grid = config and config.experiment in GRIDS
-    return write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
-  require(flags.workdir or config, '--workdir', '', 'a folder of records')
-  return _MODES[flags.mode](grid, workdir, flags, Own(arrays=arrays, models=models))
+    return write(help_text.trials_text(trials(*grid)))
+  return _MODES[flags.mode](grid, workdir, flags, own)
 
 
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:

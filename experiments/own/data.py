@@ -7,7 +7,6 @@ workdir.
 from collections.abc import Callable, Collection, Iterable, Mapping
 import dataclasses
 import hashlib
-import operator
 import os
 import pathlib
 import textwrap
@@ -21,7 +20,7 @@ import numpy as np
 from experiments.own import code
 from experiments.records import files, models as pretrained_models
 from experiments.runtime import storage
-from experiments.settings.fields import digest, require, SettingsError
+from experiments.settings.fields import digest, require, SettingsError, Values
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
@@ -77,41 +76,45 @@ class Own(NamedTuple):
       found['pretrained_from'] = self.models[settings.pretrained_from]
     return found
 
+  def beside(self, other: 'Own') -> 'Own':
+    """The arrays and models of both."""
+    return self._replace(arrays={**self.arrays, **other.arrays}, models={**self.models, **other.models})
+
 
 NOTHING = Own()
 
 
-def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Own:
-  """Read the model, the process and the corpus of a grid's config, and set the fields that follow from them.
+def resolve(values: Values, workdir: pathlib.Path, named: Collection[str]) -> Own:
+  """Read the model, the process and the corpus of a grid's settings, and set the fields that follow from them.
 
   A reference is looked for in the workdir. Without another process, that of the model is taken. Raises SettingsError if
   something is nowhere or malformed, and if a field that the command line has `named` contradicts it.
   """
   # Other experiments read theirs themselves. The settings reject a value that is not a string.
-  if 'hmm' not in config:
+  if 'hmm.num_tokens' not in values:
     return NOTHING
-  if label := config.get('label'):
+  if label := values.get('label'):
     # A function labels each text once.
-    _set(config, {}, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}, named, label)
-  folder = config.get('pretrained_from')
-  models = _resolve_model(config, folder, named) if folder and isinstance(folder, str) else {}
-  word, corpus = config.get('distribution'), config.get('corpus_file')
+    _follow(values, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}, named, label)
+  folder = values.get('pretrained_from')
+  models = _resolve_model(values, folder, named) if folder and isinstance(folder, str) else {}
+  word, corpus = values.get('distribution'), values.get('corpus_file')
   require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
   if not word or not isinstance(word, str):
     return Own(models=models)
-  num_tokens = config.hmm.num_tokens
-  arrays = _resolve_process(config, word, workdir, named)
-  valid = f'a model of {config.hmm.num_tokens} tokens, as {word} has, and not of {num_tokens}'
-  require(not folder or config.hmm.num_tokens == num_tokens, 'pretrained_from', folder, valid)
+  num_tokens = values['hmm.num_tokens']
+  arrays = _resolve_process(values, word, workdir, named)
+  valid = f'a model of {values["hmm.num_tokens"]} tokens, as {word} has, and not of {num_tokens}'
+  require(not folder or values['hmm.num_tokens'] == num_tokens, 'pretrained_from', folder, valid)
   if corpus and isinstance(corpus, str):
-    arrays |= _resolve_corpus(config, corpus, workdir, named)
+    arrays |= _resolve_corpus(values, corpus, workdir, named)
   return Own(arrays=arrays, models=models)
 
 
-def _resolve_process(config: Any, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
-  """Read the process of a config, and set the sizes that follow from it."""
+def _resolve_process(values: Values, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
+  """Read the process of settings, and set the sizes that follow from it."""
   # Only a function of labels asks for the matrices; without one, ids are those of the HMM.
-  kept = (lambda process: process) if config.get('label') else plain
+  kept = (lambda process: process) if values.get('label') else plain
   read_process = lambda word: _arrays(kept(processes.named(word) or load_distribution(word)))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   distribution = from_fields(arrays)
@@ -126,21 +129,23 @@ def _resolve_process(config: Any, word: str, workdir: pathlib.Path, named: Colle
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
-  _set(config, {'distribution': reference}, follows, named, word)
+  _follow(values, follows, named, word)
+  values['distribution'] = reference
   return {reference: arrays}
 
 
-def _resolve_corpus(config: Any, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
-  """Read the corpus of a config, and set its sizes."""
-  read_tokens = lambda word: {'tokens': tokens(word, config.hmm.num_tokens)}
+def _resolve_corpus(values: Values, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
+  """Read the corpus of settings, and set its sizes."""
+  read_tokens = lambda word: {'tokens': tokens(word, values['hmm.num_tokens'])}
   reference, arrays = _reference('corpus_file', word, workdir, read_tokens)
   follows = dict(zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape))
-  _set(config, {'corpus_file': reference}, follows, named, word)
+  _follow(values, follows, named, word)
+  values['corpus_file'] = reference
   return {reference: arrays}
 
 
-def _resolve_model(config: Any, word: str, named: Collection[str]) -> dict[str, Model]:
-  """Read the model of a config, and set the fields that follow from it; its weights become float32, as it is tuned."""
+def _resolve_model(values: Values, word: str, named: Collection[str]) -> dict[str, Model]:
+  """Read the model of settings, and set the fields that follow from it; its weights become float32, as it is tuned."""
   folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
   model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
   require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
@@ -149,18 +154,19 @@ def _resolve_model(config: Any, word: str, named: Collection[str]) -> dict[str, 
   fields = [field.name for field in dataclasses.fields(BertSettings)]
   follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
   follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
-  _set(config, {'pretrained_from': reference}, follows, named, word)
+  _follow(values, follows, named, word)
+  values['pretrained_from'] = reference
   of_model = folder / 'distribution.json'
-  config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
+  if not values['distribution'] and of_model.exists():
+    values['distribution'] = str(of_model)
   return {reference: (model.bert, params, distribution)}
 
 
-def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: Collection[str], word: str) -> None:
-  """Change fields of a config, and those that follow; raise SettingsError if one that is `named` is another."""
+def _follow(values: Values, follows: Values, named: Collection[str], word: str) -> None:
+  """Set fields that follow from a word; raise SettingsError if one that is `named` is another."""
   for name in follows.keys() & set(named):
-    value = operator.attrgetter(name)(config)
-    require(value == follows[name], name, value, f'{follows[name]}, set by {word}')
-  config.update_from_flattened_dict(follows | changes)
+    require(values[name] == follows[name], name, values[name], f'{follows[name]}, set by {word}')
+  values.update(follows)
 
 
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:

@@ -9,7 +9,6 @@ import jax
 from experiments.own import code, data
 from experiments.own.data import NOTHING, Own
 from experiments.pipeline import methods, pretraining, trial as trial_lib
-from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
@@ -17,10 +16,9 @@ from hmm_jax.distributions.hmm import Distribution
 
 
 def check_grids(grid: Sequence[Settings], own: Own = NOTHING) -> None:
-  """`check_grid` each of several settings; the sentence names the point."""
-  for settings, point in zip(grid, lists.points(grid)):
-    with lists.at(point):
-      check_grid(settings, own)
+  """`check_grid` each of several settings."""
+  for settings in grid:
+    check_grid(settings, own)
 
 
 def check_grid(settings: Settings, own: Own = NOTHING) -> None:

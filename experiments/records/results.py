@@ -13,7 +13,7 @@ from experiments.records import files
 from experiments.runtime import storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, gone, lists
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import flat, require, SettingsError
 from experiments.settings.grid import Point
 
 Record = dict[str, Any]
@@ -69,7 +69,7 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   known = {_asking(settings) for settings in on_record(workdir, grid[0])}
   new = [_as_json(settings) for settings in grid if _asking(settings) not in known]
   if new:
-    every = [*new, *configs(workdir)]
+    every = [*new, *_on_file(workdir)]
     others = {_OTHERS: every[1:]} if every[1:] else {}
     content = {_VERSION: SCHEMA_VERSION, **every[0], **others}
     files.write_whole(workdir / CONFIG_NAME, json.dumps(content, indent=2) + '\n')
@@ -150,10 +150,14 @@ def config(workdir: pathlib.Path) -> Record | None:
 
 
 def configs(workdir: pathlib.Path) -> list[Record]:
-  """The settings on record, without fields and methods that are gone.
+  """The settings on record by the dotted names of their fields, without fields and methods that are gone.
 
   Raises Corrupt if they cannot be parsed or are no settings, and SettingsError if they are of another version.
   """
+  return [gone.settings_without(flat(one)) for one in _on_file(workdir)]
+
+
+def _on_file(workdir: pathlib.Path) -> list[Record]:
   path = workdir / CONFIG_NAME
   valid = f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
   try:
@@ -168,7 +172,7 @@ def configs(workdir: pathlib.Path) -> list[Record]:
     raise files.Corrupt(f'{path} is damaged; valid are {valid}')
   version = every[0].pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
-  return [gone.settings_without(one) for one in every]
+  return every
 
 
 def check_recorded(workdir: pathlib.Path, like: Any) -> None:
@@ -203,7 +207,7 @@ def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field but those of running, in words, by its dotted name."""
   words: dict[str, list[str]] = {}
   for content in configs:
-    for name, value in lists.flat(content):
+    for name, value in content.items():
       word = json.dumps(value) if isinstance(value, tuple) else str(value)
       known = words.setdefault(name, [])
       if word not in known:

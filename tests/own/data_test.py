@@ -17,7 +17,7 @@ from experiments.pipeline import checks, pretraining, sweep, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
-from experiments.settings.fields import SettingsError
+from experiments.settings.fields import flat, SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from experiments.studies import grids, registry
@@ -41,9 +41,9 @@ MEMORY = MemoryHMM(
 
 def _read(workdir, **changes):
   """The settings of a config with these fields, and what the files that they name have."""
-  config = config_of('smoke', **changes)
-  own = data.resolve(config, workdir, ())
-  return registry.from_config(config), own
+  values = flat(config_of('smoke', **changes).to_dict())
+  own = data.resolve(values, workdir, ())
+  return registry.from_record(values), own
 
 
 def _resolved(workdir, **changes):
@@ -254,7 +254,7 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
 )
 def test_a_model_from_elsewhere_that_does_not_fit_is_refused(tmp_path, changes, sentence):
   changes = dict(pretrained_from=_model_folder(tmp_path / 'mine', num_tokens=4)) | changes
-  config = config_of('smoke', **changes)
+  values = flat(config_of('smoke', **changes).to_dict())
   with pytest.raises(SettingsError, match=sentence):
-    data.resolve(config, tmp_path, [name.replace('__', '.') for name in changes])
-    registry.from_config(config)
+    data.resolve(values, tmp_path, [name.replace('__', '.') for name in changes])
+    registry.from_record(values)
