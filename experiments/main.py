@@ -84,15 +84,13 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
   jax_options.set_up(settings)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)
-  if is_grid:
-    own = own._replace(functions=code.imported(grid))
-  distributed.raise_everywhere(lambda: study.check(grid, own) if is_grid else study.check(settings))
+  own = own._replace(functions=code.imported(grid))
+  distributed.raise_everywhere(lambda: [study.check(one, own) for one in grid])
   reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
   reporter.say(distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid)))
   # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
   with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
-    asked = (grid, workdir, reporter, numbers, own) if is_grid else (settings, workdir, reporter)
-    left = study.run(*asked)
+    left = study.run(grid, workdir, reporter, numbers, own)
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
@@ -124,7 +122,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
   configs, classes = verify_lib.configs_of(workdir), dict.fromkeys(GRIDS, Settings)
   recorded = verify_lib.recorded_settings(workdir, configs, flags.pretrained, classes)
   jax_options.set_up(recorded[0])
-  own = own._replace(functions=code.imported(settings for settings in grid if isinstance(settings, Settings)))
+  own = own._replace(functions=code.imported(grid))
   verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()), own)
 
 

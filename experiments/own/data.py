@@ -5,11 +5,11 @@ workdir.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+import contextlib
 import dataclasses
 import hashlib
 import os
 import pathlib
-import textwrap
 import types
 from typing import Any, NamedTuple
 import warnings
@@ -20,7 +20,7 @@ import numpy as np
 from experiments.own import code
 from experiments.records import files, models as pretrained_models
 from experiments.runtime import storage
-from experiments.settings.fields import digest, require, SettingsError, Values
+from experiments.settings.fields import digest, require, users_program, Values
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
@@ -147,7 +147,9 @@ def _resolve_corpus(values: Values, word: str, workdir: pathlib.Path, named: Col
 def _resolve_model(values: Values, word: str, named: Collection[str]) -> dict[str, Model]:
   """Read the model of settings, and set the fields that follow from it; its weights become float32, as it is tuned."""
   folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
-  model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
+  model: Any
+  with reading('pretrained_from', word):
+    model, params, distribution = pretrained_models.read(folder)
   require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
   params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
   reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
@@ -177,22 +179,19 @@ def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[s
     arrays = load(workdir, path.name)
     if ('tokens' in arrays) == (field == 'corpus_file'):
       return path.name, arrays
-  arrays = read(field, word, reader)
+  with reading(field, word):
+    arrays = reader(word)
   # The parameters of a named process decide its digest.
   stem = name if name in processes.NAMED else path.stem
   return f'{stem[:_LONGEST_NAME]}-{_digest(arrays)}', arrays
 
 
-def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
-  """Read what a field names; raises SettingsError if that fails."""
-  try:
-    return reader(word)
-  # A process raises TypeError for a parameter that it lacks.
-  except (OSError, EOFError, MemoryError, TypeError, ValueError) as error:
-    reason, *of_file = str(error).split('; valid ', 1)
-    # For an existing file, its own error may be more precise.
-    valid = of_file[0] if of_file and os.path.exists(os.path.expanduser(word)) else f'is {_VALID[field]}'
-    raise SettingsError(f'{field} is {word!r}, and cannot be read ({textwrap.shorten(reason, 300)}); valid {valid}')
+def reading(field: str, word: str) -> contextlib.AbstractContextManager[None]:
+  """A context in which what a field names is read; raises SettingsError if it is nowhere, or if that fails."""
+  name, _, _ = word.partition(':')
+  is_there = os.path.exists(os.path.expanduser(word)) or name in processes.NAMED
+  require(is_there, field, word, _VALID[field])
+  return users_program(field, word, _VALID[field])
 
 
 def tokens(path: str, num_tokens: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Checks of a grid before anything is written: the user's own things serve, and some trial has tasks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 from typing import Any
 
@@ -13,12 +13,6 @@ from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
-
-
-def check_grids(grid: Sequence[Settings], own: Own = NOTHING) -> None:
-  """`check_grid` each of several settings."""
-  for settings in grid:
-    check_grid(settings, own)
 
 
 def check_grid(settings: Settings, own: Own = NOTHING) -> None:

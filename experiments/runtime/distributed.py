@@ -102,7 +102,7 @@ def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
   return run
 
 
-def raise_everywhere(check: Callable[[], None]) -> None:
+def raise_everywhere(check: Callable[[], Any]) -> None:
   """Run `check`, which returns nothing, in every process; a SettingsError of one is raised in all."""
   failed: SettingsError | None = None
   try:

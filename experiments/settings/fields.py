@@ -173,14 +173,10 @@ def built(cls: Any, values: Values, prefix: str = '') -> Any:
   earlier = {name: field.metadata['earlier'] for name, field in known.items() if field.metadata['earlier'] is not None}
   values = earlier | values
   for name in sorted(values.keys() ^ known.keys()):
-    _, _, last = name.rpartition('.')
     if name in known:
-      fault = 'is missing from the config'
-    elif last in gone.FIELDS:
-      fault = f'is {values[name]!r:.300} and a field no more; valid is {gone.FIELDS[last]!r} or none'
-    else:
-      fault = f'is not a field; did you mean {" or ".join(difflib.get_close_matches(name, known, cutoff=0))}?'
-    raise SettingsError(f'{name} {fault}')
+      raise SettingsError(f'{name} is missing from the config')
+    alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
+    raise SettingsError(f'{name} is {values[name]!r:.300}, and not a field; did you mean {alike}?')
   return _group(cls, values, prefix)
 
 

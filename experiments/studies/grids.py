@@ -86,7 +86,7 @@ def _run(*arguments: Any) -> str | None:
 def _check(*arguments: Any) -> None:
   from experiments.pipeline import checks
 
-  checks.check_grids(*arguments)
+  checks.check_grid(*arguments)
 
 
 STUDY = Study(_run, tables, figures, _check)

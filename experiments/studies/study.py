@@ -1,6 +1,6 @@
 """A study as a value; running its parts, and showing its records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import functools
 import pathlib
@@ -38,17 +38,17 @@ class Study(NamedTuple):
   """An experiment of the suite, whose class of settings stands in the registry.
 
   Attributes:
-    run: (settings, workdir, reporter) -> records in the workdir; `in_parts` makes one. That of a grid of trials takes
-      the numbers of trials and what the user gives, too, and returns a sentence that says what is left.
+    run: (several settings, workdir, reporter, numbers of trials, what the user gives) -> records in the workdir, and a
+      sentence on what is left; `in_parts` makes one, of one settings without trials.
     tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
-    check: (settings) -> raises SettingsError if this machine cannot run it.
+    check: (settings, what the user gives) -> raises SettingsError if this machine cannot run it.
   """
 
   run: Callable[..., str | None]
   tables: Callable[[pd.DataFrame, Any], dict[str, Table]]
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
-  check: Callable[[Any], Any] = _nothing
+  check: Callable[[Any, Any], Any] = _nothing
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Print the tables of a workdir's records, draw figures and the report, and print all paths, if it has any."""
@@ -84,14 +84,15 @@ class Study(NamedTuple):
       raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
 
 
-def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], str | None]:
+def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[..., None]:
   """Make the `run` of a study of parts, `settings -> its parts by name`, each a unit of work.
 
   It makes the missing parts, each with a key of its own, and writes the records of all once none is missing. A corrupt
-  part is renamed and made again. Returns what is left, as a sentence.
+  part is renamed and made again.
   """
 
-  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> str | None:
+  def run(grid: Sequence[Any], workdir: pathlib.Path, reporter: Reporter, *_: Any) -> None:
+    (settings,) = grid
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     units = [
       _unit(folder / name, functools.partial(part, settings, jax.random.fold_in(key, index)), workdir)
@@ -102,10 +103,9 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
       contents = [_read(unit.directory) for unit in units]
       return [(settings, [row for content in contents for row in content['records']] if all(contents) else [])]
 
-    failed = queue.run([settings], workdir, units, finished, reporter)
+    failed = queue.run(grid, workdir, units, finished, reporter)
     if failed:
       raise queue.UnitsFailed(failed, None)
-    return None
 
   return run
 

@@ -25,7 +25,7 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   made = []
   guess = page.guess
   monkeypatch.setattr(page, 'guess', lambda size, *rest: made.append(size) or guess(size, *rest))
-  page.STUDY.run(settings, tmp_path, QUIET)
+  page.STUDY.run([settings], tmp_path, QUIET)
   page.STUDY.show(settings, tmp_path, QUIET)
   records = load(tmp_path)
   assert list(records['num_states']) == [2] * 3 + [10] * 3
@@ -34,5 +34,5 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   # A part on record is not made again; one that is corrupt is.
   (tmp_path / 'results.jsonl').unlink()
   flip(next(tmp_path.glob('parts/*/H10/records.json')))
-  page.STUDY.run(settings, tmp_path, QUIET)
+  page.STUDY.run([settings], tmp_path, QUIET)
   assert made == [2, 10, 10] and load(tmp_path).equals(records)
