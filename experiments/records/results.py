@@ -48,7 +48,7 @@ def write(workdir: pathlib.Path, runs: Sequence[tuple[Any, list[Record]]], repor
     rows.setdefault(str(fit if _OF_TRIALS in row else row), row)
 
   for settings, records in runs:
-    asking = _asking(settings)
+    asking = lists.asking(settings)
     named = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
     for record in records:
       add({_VERSION: SCHEMA_VERSION, **named, **points[asking], **record})
@@ -66,8 +66,8 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   Remove the partial files of killed runs. Raises as `on_record` does.
   """
   files.remove_partials(workdir)
-  known = {_asking(settings) for settings in on_record(workdir, grid[0])}
-  new = [_as_json(settings) for settings in grid if _asking(settings) not in known]
+  known = {lists.asking(settings) for settings in on_record(workdir, grid[0])}
+  new = [dataclasses.asdict(settings) for settings in grid if lists.asking(settings) not in known]
   if new:
     every = [*new, *_on_file(workdir)]
     others = {_OTHERS: every[1:]} if every[1:] else {}
@@ -78,7 +78,7 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
 def asked_for(workdir: pathlib.Path, settings: Any) -> list[Record]:
   """The records of a workdir that these settings asked for, or if they are not on record, those of the latest."""
   points, records = _points(on_record(workdir, settings)), load(workdir)
-  asking = _asking(settings)
+  asking = lists.asking(settings)
   if asking not in points:
     asking = next(iter(points), '')
   return [record for record, owner in zip(records, _owners(records, points)) if owner == asking]
@@ -86,7 +86,7 @@ def asked_for(workdir: pathlib.Path, settings: Any) -> list[Record]:
 
 def _points(grid: Sequence[Any]) -> dict[str, Record]:
   """The point of each of several settings, as `lists.points` has it, by what they ask for."""
-  return dict(zip(map(_asking, grid), lists.points(grid)))
+  return dict(zip(map(lists.asking, grid), lists.points(grid)))
 
 
 def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
@@ -109,20 +109,9 @@ def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
 def planned(workdir: pathlib.Path, settings: Any) -> Any:
   """The settings with the plan that is on record for them: what was expected was written down first."""
   for recorded in on_record(workdir, settings):
-    if hasattr(recorded, 'plan') and recorded.plan and _asking(recorded) == _asking(settings):
+    if hasattr(recorded, 'plan') and recorded.plan and lists.asking(recorded) == lists.asking(settings):
       return dataclasses.replace(settings, plan=recorded.plan)
   return settings
-
-
-def _as_json(settings: Any) -> Record:
-  """The settings as their file has them, with lists for tuples."""
-  return json.loads(json.dumps(dataclasses.asdict(settings)))
-
-
-def _asking(settings: Any) -> str:
-  """The settings that decide records, as a text."""
-  content = _as_json(settings)
-  return json.dumps({name: value for name, value in content.items() if name not in lists.NEVER_DECIDE}, sort_keys=True)
 
 
 def on_record(workdir: pathlib.Path, like: Any) -> list[Any]:
@@ -140,8 +129,8 @@ def read(workdir: pathlib.Path, contents: Sequence[Record], classes: config_lib.
 
 def others(workdir: pathlib.Path, grid: Sequence[Any]) -> list[Any]:
   """The settings on record that ask for other records than these do."""
-  asked = {_asking(settings) for settings in grid}
-  return [settings for settings in on_record(workdir, grid[0]) if _asking(settings) not in asked]
+  asked = {lists.asking(settings) for settings in grid}
+  return [settings for settings in on_record(workdir, grid[0]) if lists.asking(settings) not in asked]
 
 
 def config(workdir: pathlib.Path) -> Record | None:

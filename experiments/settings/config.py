@@ -28,14 +28,8 @@ _PREFIX = '--config.'
 
 
 def shipped(experiment: str) -> dict[str, Any]:
-  """The definitions of an experiment's shipped config file, as `at_scale` takes them, and its docstring `__doc__`.
-
-  A study of one's own that has none has no defaults.
-  """
-  path = _SHIPPED / f'{experiment}.py'
-  if not path.exists():
-    return {'__doc__': experiment, 'SCALES': (), 'get_config': ml_collections.ConfigDict}
-  return runpy.run_path(str(path))
+  """The definitions of an experiment's shipped config file, as `at_scale` takes them, and its docstring `__doc__`."""
+  return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
 def scales(program: Mapping[str, Any]) -> tuple[str, ...]:
@@ -64,11 +58,18 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
   return config
 
 
-def has_own_text(settings: Any, config: ml_collections.ConfigDict) -> bool:
-  """True if settings give a process or labels and the shipped config of their experiment, at their scale, gives none.
+def shipped_config(experiment: str, scale: str) -> ml_collections.ConfigDict:
+  """The shipped config of an experiment at a scale, or at its own if it lacks that."""
+  program = shipped(experiment)
+  return at_scale(program, scale if scale in scales(program) else None)
+
+
+def has_own_text(settings: Any) -> bool:
+  """True if settings give a process or labels and `shipped_config` gives none.
 
   Its claim and its plan, and the figure of the paper, then speak of something else.
   """
+  config = shipped_config(settings.experiment, settings.scale)
   return any(getattr(settings, name, '') and not config.get(name) for name in ('distribution', 'label'))
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import re
 from typing import Any
 
-from experiments.settings.fields import fields, flat
+from experiments.settings.fields import deciding, digest, fields, flat
 from experiments.settings.grid import Settings
 
 # Fields of running and showing.
@@ -19,7 +19,7 @@ OF_RUNNING = (
   'time_budget',
 )
 # Fields that decide no record.
-NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
+_NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records.
 _ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
@@ -49,6 +49,11 @@ def taking(cls: Any) -> set[str]:
   return set(filter(_decides, scalars)) if cls is Settings else set()
 
 
+def asking(settings: Any) -> str:
+  """The id of settings by what they ask for: a digest of those that decide records."""
+  return digest([{name: value for name, value in deciding(settings).items() if name not in _NEVER_DECIDE}])
+
+
 def text(point: Mapping[str, Any]) -> str:
   """A point in words, such as 'prompt.length=5 pretrain.optimizer=muon'."""
   return ' '.join(f'{name}={value}' for name, value in point.items())
@@ -76,7 +81,7 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   """
   several = [flat(dataclasses.asdict(one)) for one in grid]
   of_trials = all(map(is_grid, grid))
-  decides = _decides if of_trials else lambda name: name.partition('.')[0] not in NEVER_DECIDE
+  decides = _decides if of_trials else lambda name: name.partition('.')[0] not in _NEVER_DECIDE
   point_of: list[dict[str, Any]] = [{} for _ in grid]
   for name in filter(decides, several[0] if several else ()):
     pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several}

@@ -19,7 +19,7 @@ from experiments.records import environment, files, frame, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
-from experiments.settings.fields import deciding, digest, SettingsError
+from experiments.settings.fields import SettingsError
 from hmm_jax.models.sharding import float64_device
 
 # In the folder of a part: its records, and the seconds that it took.
@@ -93,7 +93,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[..., None]:
 
   def run(grid: Sequence[Any], workdir: pathlib.Path, reporter: Reporter, *_: Any) -> None:
     (settings,) = grid
-    folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
+    folder, key = workdir / 'parts' / lists.asking(settings), jax.random.key(settings.seed)
     units = [
       _unit(folder / name, functools.partial(part, settings, jax.random.fold_in(key, index)), workdir)
       for index, (name, part) in enumerate(parts(settings).items())
@@ -151,8 +151,3 @@ def _on_float64_device() -> Iterator[None]:
     yield
   finally:
     jax.config.update('jax_default_device', None)
-
-
-def _id(settings: Any) -> str:
-  """The id of settings: a digest of those that decide records."""
-  return digest([{name: value for name, value in deciding(settings).items() if name not in lists.NEVER_DECIDE}])

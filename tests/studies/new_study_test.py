@@ -8,6 +8,7 @@ import pytest
 from run_cases import flip, QUIET
 
 from experiments.records import load
+from experiments.settings import config as config_lib
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +19,9 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   (block,) = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
   (tmp_path / 'guess_of_the_page.py').write_text(block)
   monkeypatch.syspath_prepend(tmp_path)
+  # Its defaults, of which a report needs only those that it has.
+  monkeypatch.setattr(config_lib, '_SHIPPED', tmp_path)
+  (tmp_path / 'guess.py').write_text('"""A guess."""\nfrom ml_collections import ConfigDict as get_config')
   page = importlib.import_module('guess_of_the_page')
   common = dict(experiment='guess', scale='small', seed=0, compilation_cache='')
   common |= dict(deterministic=False, debug_nans=False)
