@@ -37,7 +37,7 @@ class OutOfTime(Exception):
 
 
 class Pretraining(NamedTuple):
-  """A pretraining of BERT.
+  """A pretraining of BERT: all that decides its bits.
 
   Attributes:
     bert: what is trained.
@@ -46,12 +46,6 @@ class Pretraining(NamedTuple):
     mesh: of the devices that train.
     text: what the corpus is drawn from, or given documents.
     key: decides all that is drawn.
-    ideals: what the model is measured against.
-    directory: of its checkpoints and its models.
-    early: the steps before the last whose models are kept.
-    time_budget: in minutes; 0 for no limit.
-    elsewhere: the reference of a model that takes the place of this one, if any.
-    given: this model, if this process has read it.
   """
 
   bert: bert_lib.Bert
@@ -60,22 +54,33 @@ class Pretraining(NamedTuple):
   mesh: jax.sharding.Mesh
   text: Any
   key: Array
-  ideals: Any
+
+
+class Home(NamedTuple):
+  """The folder in which a pretraining leaves its models.
+
+  Attributes:
+    directory: of its checkpoints and its models.
+    model: BERT as it is tuned, measured and kept.
+    process: the distribution that is kept beside the model; None for a given corpus.
+    ideals: what the model is measured against.
+    early: the steps before the last whose models are kept.
+    time_budget: in minutes; 0 for no limit.
+    elsewhere: the reference of a model that takes the place of this one, if any.
+    given: this model, if this process has read it.
+  """
+
   directory: pathlib.Path
+  model: bert_lib.BertModel
+  process: Distribution | None
+  ideals: Any
   early: tuple[int, ...]
   time_budget: float
   elsewhere: str
-  given: data.Model | None = None
-
-  @property
-  def model(self) -> bert_lib.BertModel:
-    """BERT as it is tuned and measured."""
-    return tuned_model(self.bert)
+  given: data.Model | None
 
 
-def planned(
-  settings: Settings, text: Text | None, key: Array, ideals: Any = None, directory: pathlib.Path = pathlib.Path()
-) -> Pretraining:
+def planned(settings: Settings, text: Text | None, key: Array) -> Pretraining:
   """The pretraining that settings describe."""
   return Pretraining(
     bert=settings.bert_module(),
@@ -84,16 +89,31 @@ def planned(
     mesh=sharding.make_mesh(*settings.mesh.sizes(jax.device_count())),
     text=text,
     key=key,
-    ideals=ideals,
-    directory=directory,
-    early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
-    time_budget=settings.time_budget,
-    elsewhere=settings.pretrained_from,
   )
 
 
-def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = None) -> Any:
-  """The parameters of the model of a directory, trained on from its newest checkpoint if there is no model.
+def home(
+  settings: Settings,
+  directory: pathlib.Path,
+  process: Distribution | None = None,
+  ideals: Any = None,
+  given: data.Model | None = None,
+) -> Home:
+  """The home that settings give to a pretraining."""
+  return Home(
+    directory=directory,
+    model=tuned_model(settings.bert_module()),
+    process=process,
+    ideals=ideals,
+    early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
+    time_budget=settings.time_budget,
+    elsewhere=settings.pretrained_from,
+    given=given,
+  )
+
+
+def pretrained_params(run: Pretraining, home: Home, reporter: Reporter, step: int | None = None) -> Any:
+  """The parameters of the model in a home, trained on from its newest checkpoint if there is no model.
 
   With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
   finished here is written; once there is one, checkpoints are removed. It waits while another
@@ -108,65 +128,64 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
     Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
       and a measurement if they are due.
   """
-  directory = run.directory
-  early = step if step in run.early else None
-  is_past = lambda: reporter.clock.is_past(run.time_budget)
+  directory = home.directory
+  early = step if step in home.early else None
+  is_past = lambda: reporter.clock.is_past(home.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
     distributed.broadcast_from_process_0(lambda: files.remove_partials(directory))
-    params = _last_params(run, reporter)
+    params = _last_params(run, home, reporter)
     checkpoints.remove(directory / checkpoints.NAME)
-    return params if early is None else _early_params(run, early, reporter)
+    return params if early is None else _early_params(run, home, early, reporter)
 
 
-def _last_params(run: Pretraining, reporter: Reporter) -> Any:
+def _last_params(run: Pretraining, home: Home, reporter: Reporter) -> Any:
   """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
-  if found := models.load(run.directory, reporter):
+  if found := models.load(home.directory, reporter):
     return found[1]
-  if run.elsewhere:
+  if home.elsewhere:
     valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
-    require(run.given, 'pretrained_from', run.elsewhere, valid)
-    assert run.given
-    bert, params, process = run.given
-    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}')
+    require(home.given, 'pretrained_from', home.elsewhere, valid)
+    assert home.given
+    bert, params, process = home.given
+    models.write(home.directory, tuned_model(bert), params, process, f'# {home.elsewhere}')
     return jax.device_put(params, jax.local_devices()[0])
   with signals.deferred(), reporter.clock.phase('pretraining'):
-    state, metrics = _trained(run, reporter)
+    state, metrics = _trained(run, home, reporter)
     if int(state.step) == run.fields.num_steps:
-      locks.check_held(run.directory)
+      locks.check_held(home.directory)
       params = params_here(state)
-      process = None if isinstance(run.text, np.ndarray) else run.text
       gap = metrics[-1]['kl_at_mask']
-      card = f'# BERT {run.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
-      models.write(run.directory, run.model, params, process, card)
+      card = f'# BERT {home.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
+      models.write(home.directory, home.model, params, home.process, card)
       return params
   # A signal comes first.
   reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
   raise OutOfTime
 
 
-def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:
+def _early_params(run: Pretraining, home: Home, step: int, reporter: Reporter) -> Any:
   """The parameters after a step before the last, one of `early`, or at the end.
 
   A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
   it all others that are missing.
   """
-  if found := models.load(run.directory, reporter, step):
+  if found := models.load(home.directory, reporter, step):
     return found[1]
-  missing = [each for each in run.early if each == step or not models.is_finished(run.directory, each)]
+  missing = [each for each in home.early if each == step or not models.is_finished(home.directory, each)]
   for each, params in params_along(run, missing, reporter):
-    _write_early(run, each, params)
+    _write_early(home, each, params)
     if each == step:
       asked = params
   return jax.device_put(asked, jax.local_devices()[0])
 
 
-def _write_early(run: Pretraining, step: int, params: Any) -> None:
+def _write_early(home: Home, step: int, params: Any) -> None:
   """Write the model after `step` steps; raise Lost."""
-  locks.check_held(run.directory)
-  card = f'# BERT {run.directory.name} after {step} steps\n'
-  models.write(run.directory, run.model, params, None, card, step=step)
+  locks.check_held(home.directory)
+  card = f'# BERT {home.directory.name} after {step} steps\n'
+  models.write(home.directory, home.model, params, None, card, step=step)
 
 
 def tuned_model(bert: bert_lib.Bert) -> bert_lib.BertModel:
@@ -244,25 +263,26 @@ def along(
         yield done, jax.device_get(params_here(state))
 
 
-def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
+def _trained(run: Pretraining, home: Home, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   init, key_params, on_corpus = program(run)
-  with checkpoints.open_checkpoints(run.directory / checkpoints.NAME, reporter) as saved:
+  with checkpoints.open_checkpoints(home.directory / checkpoints.NAME, reporter) as saved:
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
     if int(state.step) < run.fields.num_steps:
-      _note_environment(run, int(state.step), reporter)
+      _note_environment(home.directory, run.mesh, int(state.step), reporter)
       with reporter.clock.phase('corpus'):
         call = on_corpus()
-      if not isinstance(run.text, np.ndarray | None):
+      if home.process:
         reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
-      state = train(run, state, metrics, call, saved, reporter)
+      state = train(run, home, state, metrics, call, saved, reporter)
   return state, metrics
 
 
 def train(
   run: Pretraining,
+  home: Home,
   state: TrainState,
   metrics: list[dict[str, float]],
   call: Call,
@@ -275,7 +295,7 @@ def train(
   """
   p, clock, start = run.fields, reporter.clock, int(state.step)
   if not metrics:
-    _measure(run, state, metrics, reporter)
+    _measure(home, state, metrics, reporter)
   before, calls = clock.spent()['pretraining'], training_calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance:
     for step, state, loss in calls:
@@ -284,28 +304,26 @@ def train(
       # Only for progress: metrics must not depend on the machine.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
-        _measure(run, state, metrics, reporter, train_loss=loss)
+        _measure(home, state, metrics, reporter, train_loss=loss)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
-      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*run.early, p.num_steps)
+      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*home.early, p.num_steps)
       if is_kept:
-        _save(run, step, state, metrics, saved)
+        _save(home, step, state, metrics, saved)
       advance(step, note)
-      if is_stopping or (is_kept and clock.is_past(run.time_budget)):
+      if is_stopping or (is_kept and clock.is_past(home.time_budget)):
         break
   return state
 
 
-def _measure(
-  run: Pretraining, state: TrainState, metrics: list[dict[str, float]], reporter: Reporter, **loss: float
-) -> None:
+def _measure(home: Home, state: TrainState, metrics: list[dict[str, float]], reporter: Reporter, **loss: float) -> None:
   """Add the row of a state to the metrics; raise Diverged if a number is not finite."""
   step = int(state.step)
   with reporter.clock.phase('measuring'):
-    measured = distance.measure(run.model, params_here(state), run.ideals)
+    measured = distance.measure(home.model, params_here(state), home.ideals)
   nan_guard.check_values(f'after pretraining step {step}:', measured)
   metrics.append({'step': step, **loss, **measured})
-  _write_metrics(run.directory, metrics)
+  _write_metrics(home.directory, metrics)
 
 
 @distributed.in_process_0
@@ -315,7 +333,7 @@ def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> 
 
 
 def _save(
-  run: Pretraining, step: int, state: TrainState, metrics: list[dict[str, float]], saved: checkpoints.Checkpoints
+  home: Home, step: int, state: TrainState, metrics: list[dict[str, float]], saved: checkpoints.Checkpoints
 ) -> None:
   """Save a checkpoint, and before it the model of an early step: a checkpoint says that training has passed the step.
 
@@ -323,9 +341,9 @@ def _save(
   """
   if not _all_finite(state):
     raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
-  locks.check_held(run.directory)
-  if step in run.early:
-    _write_early(run, step, params_here(state))
+  locks.check_held(home.directory)
+  if step in home.early:
+    _write_early(home, step, params_here(state))
   saved.save(step, state, metrics)
 
 
@@ -333,11 +351,11 @@ _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def _note_environment(run: Pretraining, done: int, reporter: Reporter) -> None:
+def _note_environment(directory: pathlib.Path, mesh: jax.sharding.Mesh, done: int, reporter: Reporter) -> None:
   """Record the environment that trains from step `done` on."""
-  current = environment.environment(run.mesh.devices.flat)
-  row = {'from_step': done, 'mesh': dict(run.mesh.shape), **current}
-  files.append_json_line(run.directory / 'environment.jsonl', row, reporter)
+  current = environment.environment(mesh.devices.flat)
+  row = {'from_step': done, 'mesh': dict(mesh.shape), **current}
+  files.append_json_line(directory / 'environment.jsonl', row, reporter)
 
 
 def check_machine(settings: Settings) -> None:

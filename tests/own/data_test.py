@@ -235,13 +235,14 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
     for name in (settings.pretrained_from.replace('mine', 'yours'), 'mine-0123456789ab', '')
   ]
   assert trial.pretraining_id == ids[0] and len({*ids}) == 3
-  planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / trial.pretraining_id)
+  planned = pretraining.planned(settings, None, jax.random.key(0))
+  home = pretraining.home(settings, tmp_path / trial.pretraining_id)
   for given in (own.models[settings.pretrained_from], None):
-    params = pretraining.pretrained_params(planned._replace(given=given), QUIET)
+    params = pretraining.pretrained_params(planned, home._replace(given=given), QUIET)
     assert_same_bits(params, _params(SMALLEST.clone(num_tokens=3, max_positions=24)))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype('float32')}
   with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
-    pretraining.pretrained_params(planned._replace(directory=tmp_path / 'other'), QUIET)
+    pretraining.pretrained_params(planned, home._replace(directory=tmp_path / 'other'), QUIET)
 
 
 @pytest.mark.parametrize(
