@@ -1,6 +1,5 @@
 """One trial: settings -> distribution -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
 
-from collections.abc import Iterator
 import contextlib
 import dataclasses
 from typing import Any, NamedTuple
@@ -43,7 +42,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
   with precisely():
     drawn = _drawn(trial, distribution_of(folder), reporter)
-    for name, step, numbers_by_method in _pending(trial, missing):
+    for (name, step), numbers_by_method in _pending(missing).items():
       model, params = _model(folder, drawn, name, step, reporter)
       frozen = FrozenModel(name, model, params, drawn.distribution)
       with clock.phase('measuring'):
@@ -65,17 +64,12 @@ def precisely() -> contextlib.AbstractContextManager[None]:
   return jax.default_matmul_precision('float32')
 
 
-def _pending(trial: Trial, missing: list[Name]) -> Iterator[tuple[str, int | None, dict[str, list[int]]]]:
-  """Each model and step on which records are missing, with the numbers of their tasks by method."""
-  for model in trial.settings.tuned_models:
-    for step in trial.settings.steps(model):
-      numbers: dict[str, list[int]] = {}
-      for method in trial.methods:
-        tasks = sorted(name.task for name in missing if name[1:] == (model, method, step))
-        if tasks:
-          numbers[method] = tasks
-      if numbers:
-        yield model, step, numbers
+def _pending(missing: list[Name]) -> dict[tuple[str, int | None], dict[str, list[int]]]:
+  """The numbers of the tasks of missing records, by model and step, and by method."""
+  pending: dict[tuple[str, int | None], dict[str, list[int]]] = {}
+  for task, model, method, step in missing:
+    pending.setdefault((model, step), {}).setdefault(method, []).append(task)
+  return pending
 
 
 def distribution_of(folder: TrialFolder) -> Distribution:

@@ -99,7 +99,7 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   require(verifies or not flags.pretrained, '--pretrained', flags.pretrained, 'empty unless --mode is verify')
   if not flags.config and (flags.help or flags.list or verifies):
     return flags, {}, []
-  values = flat(load(flags.config, classes).to_dict())
+  values = load(flags.config, classes)
   cls = class_of(values, classes)
   is_grid = cls is Settings
   valid = 'run or report, if the experiment is not a grid of trials'
@@ -108,8 +108,8 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   return flags, override(values, texts, cls), [*texts]
 
 
-def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
-  """The config of PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
+def load(config: str, experiments: Collection[str]) -> Values:
+  """The values of the config PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
 
   Raises SettingsError if there is no such file or name, or the file fails.
   """
@@ -118,10 +118,8 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
   valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)
   with users_program('--config', config, 'a Python file whose get_config returns a ConfigDict'):
-    config_dict = at_scale(runpy.run_path(name) if is_file else shipped(name), *scale)
-    if not isinstance(config_dict, ml_collections.ConfigDict):
-      raise TypeError(f'get_config() returned a {type(config_dict).__name__}')
-    return config_dict
+    program = runpy.run_path(name) if is_file else shipped(name)
+    return flat(at_scale(program, *scale).to_dict())
 
 
 def override(values: Values, texts: Mapping[str, str], cls: Any) -> Values:
