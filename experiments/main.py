@@ -69,7 +69,7 @@ def _main(argv: list[str]) -> None:
   grid, own = list[Any](), NOTHING
   for point in config_lib.points(values, SETTINGS[experiment]) if values else []:
     if flags.mode != 'verify':
-      own = own.beside(data.resolve(point, workdir, named))
+      own = data.resolve(point, workdir, named, own)
     grid.append(registry.from_record(point))
   if flags.list:
     return write(help_text.trials_text(trials(*grid)))

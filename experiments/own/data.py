@@ -76,43 +76,62 @@ class Own(NamedTuple):
       found['pretrained_from'] = self.models[settings.pretrained_from]
     return found
 
-  def beside(self, other: 'Own') -> 'Own':
-    """The arrays and models of both."""
-    return self._replace(arrays={**self.arrays, **other.arrays}, models={**self.models, **other.models})
-
 
 NOTHING = Own()
 
 
-def resolve(values: Values, workdir: pathlib.Path, named: Collection[str]) -> Own:
+def resolve(values: Values, workdir: pathlib.Path, named: Collection[str], own: Own = NOTHING) -> Own:
   """Read the model, the process and the corpus of a grid's settings, and set the fields that follow from them.
 
+  They stand in the result beside those of `own`.
   A reference is looked for in the workdir. Without another process, that of the model is taken. Raises SettingsError if
-  something is nowhere or malformed, and if a field that the command line has `named` contradicts it.
+  something is nowhere or malformed, and if a field that the command line has `named`, or that follows, contradicts it.
   """
-  # Other experiments read theirs themselves. The settings reject a value that is not a string.
+  fixed = set(named)
+  # Other experiments read theirs themselves.
   if 'hmm.num_tokens' not in values:
-    return NOTHING
-  if label := values.get('label'):
-    # A function labels each text once.
-    _follow(values, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}, named, label)
-  folder = values.get('pretrained_from')
-  models = _resolve_model(values, folder, named) if folder and isinstance(folder, str) else {}
-  word, corpus = values.get('distribution'), values.get('corpus_file')
-  require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
-  if not word or not isinstance(word, str):
-    return Own(models=models)
-  num_tokens = values['hmm.num_tokens']
-  arrays = _resolve_process(values, word, workdir, named)
-  valid = f'a model of {values["hmm.num_tokens"]} tokens, as {word} has, and not of {num_tokens}'
-  require(not folder or values['hmm.num_tokens'] == num_tokens, 'pretrained_from', folder, valid)
-  if corpus and isinstance(corpus, str):
-    arrays |= _resolve_corpus(values, corpus, workdir, named)
-  return Own(arrays=arrays, models=models)
+    return own
+  for field, given in _GIVEN.items():
+    # The settings reject a value that is not a string.
+    word = values.get(field)
+    if word and isinstance(word, str):
+      reference, found, follows = given(values, word, workdir)
+      for name in fixed & follows.keys():
+        require(values[name] == follows[name], name, values[name], f'{follows[name]}, set by {word}')
+      fixed |= follows.keys()
+      values |= follows | {field: reference}
+      own = own._replace(arrays={**own.arrays, **found.arrays}, models={**own.models, **found.models})
+  return own
 
 
-def _resolve_process(values: Values, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
-  """Read the process of settings, and set the sizes that follow from it."""
+# The reference of what a field names, what it brings, and the values of fields that follow.
+Given = tuple[str, Own, Values]
+
+
+def _labels(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  # A function labels each text once.
+  return word, NOTHING, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}
+
+
+def _model(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  """A model, whose weights become float32, as it is tuned."""
+  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
+  model: Any
+  with reading('pretrained_from', word):
+    model, params, distribution = pretrained_models.read(folder)
+  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+  reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
+  follows = {f'bert.{field.name}': getattr(model.bert, field.name) for field in dataclasses.fields(BertSettings)}
+  follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
+  of_model = folder / 'distribution.json'
+  if not values['distribution'] and of_model.exists():
+    follows['distribution'] = str(of_model)
+  return reference, Own(models={reference: (model.bert, params, distribution)}), follows
+
+
+def _process(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  """A process, and the sizes that follow from it."""
   # Only a function of labels asks for the matrices; without one, ids are those of the HMM.
   kept = (lambda process: process) if values.get('label') else plain
   read_process = lambda word: _arrays(kept(processes.named(word) or load_distribution(word)))
@@ -129,46 +148,20 @@ def _resolve_process(values: Values, word: str, workdir: pathlib.Path, named: Co
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
-  _follow(values, follows, named, word)
-  values['distribution'] = reference
-  return {reference: arrays}
+  return reference, Own(arrays={reference: arrays}), follows
 
 
-def _resolve_corpus(values: Values, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
-  """Read the corpus of settings, and set its sizes."""
+def _corpus(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  """A corpus, and its sizes."""
+  require(values['distribution'], 'corpus_file', word, "'' unless distribution gives the law of the corpus")
   read_tokens = lambda word: {'tokens': tokens(word, values['hmm.num_tokens'])}
   reference, arrays = _reference('corpus_file', word, workdir, read_tokens)
   follows = dict(zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape))
-  _follow(values, follows, named, word)
-  values['corpus_file'] = reference
-  return {reference: arrays}
+  return reference, Own(arrays={reference: arrays}), follows
 
 
-def _resolve_model(values: Values, word: str, named: Collection[str]) -> dict[str, Model]:
-  """Read the model of settings, and set the fields that follow from it; its weights become float32, as it is tuned."""
-  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
-  model: Any
-  with reading('pretrained_from', word):
-    model, params, distribution = pretrained_models.read(folder)
-  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
-  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
-  reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
-  fields = [field.name for field in dataclasses.fields(BertSettings)]
-  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
-  follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
-  _follow(values, follows, named, word)
-  values['pretrained_from'] = reference
-  of_model = folder / 'distribution.json'
-  if not values['distribution'] and of_model.exists():
-    values['distribution'] = str(of_model)
-  return {reference: (model.bert, params, distribution)}
-
-
-def _follow(values: Values, follows: Values, named: Collection[str], word: str) -> None:
-  """Set fields that follow from a word; raise SettingsError if one that is `named` is another."""
-  for name in follows.keys() & set(named):
-    require(values[name] == follows[name], name, values[name], f'{follows[name]}, set by {word}')
-  values.update(follows)
+# In this order: a model may bring a process.
+_GIVEN = {'label': _labels, 'pretrained_from': _model, 'distribution': _process, 'corpus_file': _corpus}
 
 
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:

@@ -170,11 +170,7 @@ def flat(content: Mapping[str, Any], prefix: str = '') -> Values:
 def built(cls: Any, values: Values, prefix: str = '') -> Any:
   """Settings of a class, or the group at `prefix`; raises SettingsError at the first field that is wrong."""
   known = dict(fields(cls, prefix))
-  earlier = {name: field.metadata['earlier'] for name, field in known.items() if field.metadata['earlier'] is not None}
-  values = earlier | values
-  for name in sorted(values.keys() ^ known.keys()):
-    if name in known:
-      raise SettingsError(f'{name} is missing from the config')
+  for name in sorted(values.keys() - known):
     alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
     raise SettingsError(f'{name} is {values[name]!r:.300}, and not a field; did you mean {alike}?')
   return _group(cls, values, prefix)
@@ -186,7 +182,10 @@ def _group(cls: Any, values: Values, prefix: str) -> Any:
   for field in dataclasses.fields(cls):
     name = prefix + field.name
     if field.metadata:
-      made[field.name] = _converted(values[name], field.type, name)
+      value = values.get(name, field.metadata['earlier'])
+      if value is None:
+        raise SettingsError(f'{name} is missing from the config')
+      made[field.name] = _converted(value, field.type, name)
     else:
       made[field.name] = _group(field.type, values, f'{name}.')
   try:

@@ -248,7 +248,7 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'sentence'),
   [
-    (dict(distribution='mess3'), '^pretrained_from is .*; valid is a model of 3 tokens, as mess3 has, and not of 4$'),
+    (dict(distribution='mess3'), '^hmm.num_tokens is 4; valid is 3, set by mess3$'),
     (dict(bert__max_positions=1), '^bert.max_positions is 1; valid is 24, set by '),
     (dict(pretrained_from='nowhere'), '^pretrained_from is .nowhere.*; valid is a folder of'),
   ],
