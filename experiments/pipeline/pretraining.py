@@ -20,6 +20,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import CorpusSettings, MlmSettings, PretrainSettings
+from experiments.settings.methods import WITHOUT_BERT
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks
@@ -360,7 +361,7 @@ def _note_environment(directory: pathlib.Path, mesh: jax.sharding.Mesh, done: in
 
 def check_machine(settings: Settings) -> None:
   """Raise SettingsError unless BERT can be pretrained, on this machine, and written to `pretrained`."""
-  if settings.has_bert:
+  if not set(settings.models).issubset(WITHOUT_BERT):
     _check_bert(settings)
     check_mesh(settings)
     if settings.pretrained:
