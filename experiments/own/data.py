@@ -83,9 +83,9 @@ NOTHING = Own()
 def resolve(values: Values, workdir: pathlib.Path, named: Collection[str], own: Own = NOTHING) -> Own:
   """Read the model, the process and the corpus of a grid's settings, and set the fields that follow from them.
 
-  They stand in the result beside those of `own`.
-  A reference is looked for in the workdir. Without another process, that of the model is taken. Raises SettingsError if
-  something is nowhere or malformed, and if a field that the command line has `named`, or that follows, contradicts it.
+  They are added to those of `own`. A reference is looked for in the workdir. Without another process, that of the model
+  is taken. Raises SettingsError if something is nowhere or malformed, and if a field that the command line has `named`,
+  or that follows, contradicts it.
   """
   fixed = set(named)
   # Other experiments read theirs themselves.
