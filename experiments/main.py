@@ -100,7 +100,6 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Redraw tables, figures and the report from the records."""
-  require(not flags.trials, '--trials', flags.trials, 'empty with --mode=report')
   results.check_shown(workdir, grid[0])
   EXPERIMENTS[grid[0].experiment].show_any(grid[0], workdir, Reporter(rich.console.Console()))
 
@@ -109,7 +108,6 @@ def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags, own: O
   """Print the number, state and missing records of each trial."""
   from experiments.pipeline import sweep
 
-  require(not flags.trials, '--trials', flags.trials, 'empty with --mode=status')
   results.check_recorded(workdir, grid[0])
   own = own._replace(functions=code.imported(grid))
   write(status_lib.text(sweep.folders(grid, workdir, own)))

@@ -104,7 +104,9 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
   is_grid = cls is Settings
   valid = 'run or report, if the experiment is not a grid of trials'
   require(is_grid or flags.mode in ('run', 'report'), '--mode', flags.mode, valid)
-  require(is_grid or not flags.trials, '--trials', flags.trials, 'empty, if the experiment is not a grid of trials')
+  takes_trials = is_grid and flags.mode in ('run', 'verify')
+  valid = 'empty, but for a grid of trials with --mode=run or --mode=verify'
+  require(takes_trials or not flags.trials, '--trials', flags.trials, valid)
   return flags, override(values, texts, cls), [*texts]
 
 
