@@ -21,7 +21,6 @@ import pathlib
 import sys
 from typing import Any
 
-import jax
 import rich.console
 
 from experiments.own import code, data
@@ -81,15 +80,14 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
   # Fields that decide how a process runs take no list.
   settings, study, is_grid = grid[0], EXPERIMENTS[grid[0].experiment], grid[0].experiment in GRIDS
   numbers = trial_numbers(flags.trials, len(trials(*grid))) if is_grid else []
-  jax_options.set_up(settings)
+  jax_options.set_up(settings.compilation_cache)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)
   own = own._replace(functions=code.imported(grid))
   distributed.raise_everywhere(lambda: [study.check(one, own) for one in grid])
   reporter = Reporter(rich.console.Console(quiet=not distributed.is_writer()))
   reporter.say(distributed.broadcast_from_process_0(lambda: results.other_settings(workdir, grid)))
-  # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
-  with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
+  with reporter.clock.counting_compilation():
     left = study.run(grid, workdir, reporter, numbers, own)
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
@@ -119,7 +117,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
 
   configs, classes = verify_lib.configs_of(workdir), dict.fromkeys(GRIDS, Settings)
   recorded = verify_lib.recorded_settings(workdir, configs, flags.pretrained, classes)
-  jax_options.set_up(recorded[0])
+  jax_options.set_up(recorded[0].compilation_cache)
   own = own._replace(functions=code.imported(grid))
   verify_lib.run(recorded, workdir, flags.trials, Reporter(rich.console.Console()), own)
 

@@ -102,7 +102,7 @@ def recorded_settings(
   """
   grid = results.read(workdir, configs, classes)
   here = {'compilation_cache': grid[0].compilation_cache and 'auto', 'pretrained': pretrained}
-  return [dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False) for settings in grid]
+  return [dataclasses.replace(settings, **here, time_budget=0.0) for settings in grid]
 
 
 def _name(record: Record) -> str:

@@ -7,6 +7,7 @@ FIELDS = {
   'attention': 'xla',
   'b2': 0.999,
   'decay': 'linear',
+  'deterministic': False,
   'fast_compilation': False,
   'initialization_timeout': 120,
   'joint': 2,
@@ -28,7 +29,7 @@ FIELDS = {
   'value_size': 0,
 }
 # Of these any value leaves all records what they are.
-_OF_NO_RECORD = ('fast_compilation', 'keep_checkpoints')
+_OF_NO_RECORD = ('debug_nans', 'fast_compilation', 'keep_checkpoints')
 _METHODS = ('joint', 'joint_converged')
 
 

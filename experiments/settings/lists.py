@@ -11,7 +11,6 @@ from experiments.settings.grid import Settings
 # Fields of running and showing.
 OF_RUNNING = (
   'compilation_cache',
-  'debug_nans',
   'distributed',
   'figure',
   'plan',

@@ -24,7 +24,6 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   (tmp_path / 'guess.py').write_text('"""A guess."""\nfrom ml_collections import ConfigDict as get_config')
   page = importlib.import_module('guess_of_the_page')
   common = dict(experiment='guess', scale='small', seed=0, compilation_cache='')
-  common |= dict(deterministic=False, debug_nans=False)
   settings = page.GuessSettings(**common, num_states=(2, 10), num_hmms=3)
   made = []
   guess = page.guess
