@@ -104,8 +104,6 @@ def start(experiment: str, scale: str) -> ml_collections.ConfigDict:
   config.scale = scale
   config.seed = 0
   config.compilation_cache = 'auto'
-  config.deterministic = False
-  config.debug_nans = False
   return config
 
 

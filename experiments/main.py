@@ -21,10 +21,8 @@ import pathlib
 import sys
 from typing import Any
 
-import jax
-
 from experiments.own import code, data
-from experiments.own.data import Own
+from experiments.own.data import NOTHING, Own
 from experiments.records import results, status as status_lib
 from experiments.runtime import distributed, exit_status, jax_options, signals, storage
 from experiments.runtime.progress import Reporter, write
@@ -56,29 +54,23 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, config, lists = config_lib.parse(argv, SETTINGS, _MODES)
-  workdir = pathlib.Path()
-  if flags.workdir or config:
-    workdir = storage.located(flags.workdir or f'runs/{config.experiment}-{config.scale}', '--workdir')
-
-  arrays, models = dict[str, Any](), dict[str, Any]()
-
-  def read(config: Any) -> Any:
-    if flags.mode != 'verify':
-      found = data.resolve(config, workdir, config_lib.named(argv))
-      arrays.update(found.arrays)
-      models.update(found.models)
-    return registry.from_config(config)
-
+  flags, values, named = config_lib.parse(argv, SETTINGS, _MODES)
+  experiment = values.get('experiment', '')
   if flags.help:
-    fields = help_text.fields_text(config, SETTINGS[config.experiment]) if config else ''
+    fields = help_text.fields_text(values, SETTINGS[experiment]) if values else ''
     return write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
-  grid = config_lib.expanded(config, lists, read) if config else []
+  if flags.list and experiment not in GRIDS:
+    return write(help_text.listing(EXPERIMENTS))
+  require(flags.workdir or values, '--workdir', '', 'a folder of records')
+  workdir = storage.located(flags.workdir or f'runs/{experiment}-{values["scale"]}', '--workdir')
+  grid, own = list[Any](), NOTHING
+  for point in config_lib.points(values, SETTINGS[experiment]) if values else []:
+    if flags.mode != 'verify':
+      own = data.resolve(point, workdir, named, own)
+    grid.append(registry.from_record(point))
   if flags.list:
-    is_grid = config and config.experiment in GRIDS
-    return write(help_text.trials_text(trials(*grid)) if is_grid else help_text.listing(EXPERIMENTS))
-  require(flags.workdir or config, '--workdir', '', 'a folder of records')
-  return _MODES[flags.mode](grid, workdir, flags, Own(arrays=arrays, models=models))
+    return write(help_text.trials_text(trials(*grid)))
+  return _MODES[flags.mode](grid, workdir, flags, own)
 
 
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
@@ -86,19 +78,17 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
   # Fields that decide how a process runs take no list.
   settings, study, is_grid = grid[0], EXPERIMENTS[grid[0].experiment], grid[0].experiment in GRIDS
   numbers = trial_numbers(flags.trials, len(trials(*grid))) if is_grid else []
-  jax_options.set_up(settings)
+  jax_options.set_up(settings.compilation_cache)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)
-  if is_grid:
-    own = own._replace(functions=code.imported(grid))
-  study.check(*((grid, own) if is_grid else (settings,)))
+  own = own._replace(functions=code.imported(grid))
+  for one in grid:
+    study.check(one, own)
   budget = getattr(settings, 'time_budget', 0.0)
   reporter = Reporter(budget, is_quiet=not distributed.is_writer())
   reporter.say(distributed.in_process_0(results.other_settings)(workdir, grid))
-  # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
-  with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
-    asked = (grid, workdir, reporter, numbers, own) if is_grid else (settings, workdir, reporter)
-    left = study.run(*asked)
+  with reporter.clock.counting_compilation():
+    left = study.run(grid, workdir, reporter, numbers, own)
   # Any of several runs may be the last; that one finds the whole grid.
   if not (left and flags.trials):
     # The others wait until process 0 has shown it, so that all end together.
@@ -119,7 +109,6 @@ def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags, own: O
   """Print the number, state and missing records of each trial."""
   from experiments.pipeline import sweep
 
-  require(not flags.trials, '--trials', flags.trials, 'empty with --mode=status')
   results.check_recorded(workdir, grid[0])
   own = own._replace(functions=code.imported(grid))
   write(status_lib.text(sweep.folders(grid, workdir, own)))
@@ -130,8 +119,8 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
   from experiments.pipeline import verify as verify_lib
 
   recorded = verify_lib.recorded_settings(workdir, flags.pretrained, dict.fromkeys(GRIDS, Settings))
-  jax_options.set_up(recorded[0])
-  own = own._replace(functions=code.imported(settings for settings in grid if isinstance(settings, Settings)))
+  jax_options.set_up(recorded[0].compilation_cache)
+  own = own._replace(functions=code.imported(grid))
   verify_lib.run(recorded, workdir, flags.trials, Reporter(), own)
 
 

@@ -112,7 +112,7 @@ def pretrain(
   A causal one is pretrained by next-token prediction.
 
   Args:
-    hmm: an `HMM` or a `MemoryHMM`.
+    hmm: an `HMM`, a `MemoryHMM` or a `Process`.
     key: decides the text, the first parameters and every step; an integer is a seed.
     steps: number of steps; 0 gives the untrained parameters that this key starts from.
     bert: the sizes of a BERT; those of the small scale if None. The model that is returned computes in float32.
@@ -379,7 +379,7 @@ def draw_task(
   ((2, 3), (30, 5), (30,))
 
   Args:
-    hmm: an `HMM` or a `MemoryHMM`.
+    hmm: an `HMM`, a `MemoryHMM` or a `Process`.
     key: decides mu and all else of the task.
     length: tokens of a text, one of which is masked.
     num_train: training texts.

@@ -7,7 +7,8 @@ import filelock
 from run_cases import finished_command
 from settings_cases import shipped
 
-from experiments.settings import config as config_lib, lists
+from experiments.settings import config as config_lib
+from experiments.settings.fields import flat
 from experiments.studies import registry
 
 
@@ -20,7 +21,7 @@ def configs(experiment, scale):
 
 def fields(config):
   """The fields of a config by their dotted names."""
-  return dict(lists.flat(config.to_dict()))
+  return flat(config.to_dict())
 
 
 def finished(folder, experiment, scale):

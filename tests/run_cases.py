@@ -75,8 +75,8 @@ def stand_in_training(monkeypatch, settings, disturbed=lambda state, losses: (st
     monkeypatch.setattr(pretraining, 'program', lambda *_: (lambda _: fresh, jax.random.key(0), lambda: call))
     monkeypatch.setattr(distance, 'measure', measure or (lambda *_: {'kl_at_mask': 0.5}))
     calls.clear()
-    planned = pretraining.planned(settings, None, jax.random.key(0), directory=directory)
-    return pretraining.pretrained_params(planned, QUIET), len(calls)
+    planned = pretraining.planned(settings, None, jax.random.key(0))
+    return pretraining.pretrained_params(planned, pretraining.home(settings, directory), QUIET), len(calls)
 
   return pretrain
 

@@ -15,7 +15,6 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.fields import users_program
-from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
 from hmm_jax.distributions.hmm import Distribution
@@ -40,13 +39,13 @@ class Function(NamedTuple):
   digest: str
 
 
-def imported(grid: Iterable[Settings]) -> dict[str, Function]:
-  """The functions that settings name, by their names.
+def imported(grid: Iterable[Any]) -> dict[str, Function]:
+  """The functions that settings of any experiment name, by their names.
 
   Call it once JAX is configured, since a module may compute when it is imported. Raises SettingsError if that fails.
   """
   functions = dict[str, Function]()
-  for field, name in ((field, getattr(settings, field)) for settings in grid for field in FIELDS):
+  for field, name in ((field, getattr(settings, field, '')) for settings in grid for field in FIELDS):
     if name and name not in functions:
       with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
         call = pkgutil.resolve_name(name)

@@ -5,12 +5,11 @@ workdir.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+import contextlib
 import dataclasses
 import hashlib
-import operator
 import os
 import pathlib
-import textwrap
 import types
 from typing import Any, NamedTuple
 import warnings
@@ -21,7 +20,7 @@ import numpy as np
 from experiments.own import code
 from experiments.records import files, models as pretrained_models
 from experiments.runtime import storage
-from experiments.settings.fields import digest, require, SettingsError
+from experiments.settings.fields import digest, require, users_program, Values
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings
 from hmm_jax._support.arguments import check_ids
@@ -81,37 +80,60 @@ class Own(NamedTuple):
 NOTHING = Own()
 
 
-def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Own:
-  """Read the model, the process and the corpus of a grid's config, and set the fields that follow from them.
+def resolve(values: Values, workdir: pathlib.Path, named: Collection[str], own: Own = NOTHING) -> Own:
+  """Read the model, the process and the corpus of a grid's settings, and set the fields that follow from them.
 
-  A reference is looked for in the workdir. Without another process, that of the model is taken. Raises SettingsError if
-  something is nowhere or malformed, and if a field that the command line has `named` contradicts it.
+  They are added to those of `own`. A reference is looked for in the workdir. Without another process, that of the model
+  is taken. Raises SettingsError if something is nowhere or malformed, and if a field that the command line has `named`,
+  or that follows, contradicts it.
   """
-  # Other experiments read theirs themselves. The settings reject a value that is not a string.
-  if 'hmm' not in config:
-    return NOTHING
-  if label := config.get('label'):
-    # A function labels each text once.
-    _set(config, {}, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}, named, label)
-  folder = config.get('pretrained_from')
-  models = _resolve_model(config, folder, named) if folder and isinstance(folder, str) else {}
-  word, corpus = config.get('distribution'), config.get('corpus_file')
-  require(word or not corpus, 'corpus_file', corpus, "'' unless distribution gives the law of the corpus")
-  if not word or not isinstance(word, str):
-    return Own(models=models)
-  num_tokens = config.hmm.num_tokens
-  arrays = _resolve_process(config, word, workdir, named)
-  valid = f'a model of {config.hmm.num_tokens} tokens, as {word} has, and not of {num_tokens}'
-  require(not folder or config.hmm.num_tokens == num_tokens, 'pretrained_from', folder, valid)
-  if corpus and isinstance(corpus, str):
-    arrays |= _resolve_corpus(config, corpus, workdir, named)
-  return Own(arrays=arrays, models=models)
+  fixed = set(named)
+  # Other experiments read theirs themselves.
+  if 'hmm.num_tokens' not in values:
+    return own
+  for field, given in _GIVEN.items():
+    # The settings reject a value that is not a string.
+    word = values.get(field)
+    if word and isinstance(word, str):
+      reference, found, follows = given(values, word, workdir)
+      for name in fixed & follows.keys():
+        require(values[name] == follows[name], name, values[name], f'{follows[name]}, set by {word}')
+      fixed |= follows.keys()
+      values |= follows | {field: reference}
+      own = own._replace(arrays={**own.arrays, **found.arrays}, models={**own.models, **found.models})
+  return own
 
 
-def _resolve_process(config: Any, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
-  """Read the process of a config, and set the sizes that follow from it."""
+# The reference of what a field names, what it brings, and the values of fields that follow.
+Given = tuple[str, Own, Values]
+
+
+def _labels(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  # A function labels each text once.
+  return word, NOTHING, {'tasks_per_trial': 1, 'tasks_at_a_time': 1, 'figure.paper_overlay': False}
+
+
+def _model(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  """A model, whose weights become float32, as it is tuned."""
+  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
+  model: Any
+  with reading('pretrained_from', word):
+    model, params, distribution = pretrained_models.read(folder)
+  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
+  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+  reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
+  follows = {f'bert.{field.name}': getattr(model.bert, field.name) for field in dataclasses.fields(BertSettings)}
+  follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
+  of_model = folder / 'distribution.json'
+  if not values['distribution'] and of_model.exists():
+    follows['distribution'] = str(of_model)
+  return reference, Own(models={reference: (model.bert, params, distribution)}), follows
+
+
+def _process(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  """A process, and the sizes that follow from it."""
   # Only a function of labels asks for the matrices; without one, ids are those of the HMM.
-  kept = (lambda process: process) if config.get('label') else plain
+  kept = (lambda process: process) if values.get('label') else plain
   read_process = lambda word: _arrays(kept(processes.named(word) or load_distribution(word)))
   reference, arrays = _reference('distribution', word, workdir, read_process)
   distribution = from_fields(arrays)
@@ -126,41 +148,20 @@ def _resolve_process(config: Any, word: str, workdir: pathlib.Path, named: Colle
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
-  _set(config, {'distribution': reference}, follows, named, word)
-  return {reference: arrays}
+  return reference, Own(arrays={reference: arrays}), follows
 
 
-def _resolve_corpus(config: Any, word: str, workdir: pathlib.Path, named: Collection[str]) -> dict[str, Arrays]:
-  """Read the corpus of a config, and set its sizes."""
-  read_tokens = lambda word: {'tokens': tokens(word, config.hmm.num_tokens)}
+def _corpus(values: Values, word: str, workdir: pathlib.Path) -> Given:
+  """A corpus, and its sizes."""
+  require(values['distribution'], 'corpus_file', word, "'' unless distribution gives the law of the corpus")
+  read_tokens = lambda word: {'tokens': tokens(word, values['hmm.num_tokens'])}
   reference, arrays = _reference('corpus_file', word, workdir, read_tokens)
   follows = dict(zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape))
-  _set(config, {'corpus_file': reference}, follows, named, word)
-  return {reference: arrays}
+  return reference, Own(arrays={reference: arrays}), follows
 
 
-def _resolve_model(config: Any, word: str, named: Collection[str]) -> dict[str, Model]:
-  """Read the model of a config, and set the fields that follow from it; its weights become float32, as it is tuned."""
-  folder = storage.located(os.path.abspath(os.path.expanduser(word)), 'pretrained_from')
-  model, params, distribution = read('pretrained_from', word, lambda _: pretrained_models.read(folder))
-  require(isinstance(model, BertModel), 'pretrained_from', word, _VALID['pretrained_from'])
-  params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
-  reference = f'{folder.name}-{_digest(hugging_face.state_of(params))}'
-  fields = [field.name for field in dataclasses.fields(BertSettings)]
-  follows = {f'bert.{name}': getattr(model.bert, name) for name in fields}
-  follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
-  _set(config, {'pretrained_from': reference}, follows, named, word)
-  of_model = folder / 'distribution.json'
-  config.distribution = config.distribution or (str(of_model) if of_model.exists() else '')
-  return {reference: (model.bert, params, distribution)}
-
-
-def _set(config: Any, changes: dict[str, Any], follows: dict[str, Any], named: Collection[str], word: str) -> None:
-  """Change fields of a config, and those that follow; raise SettingsError if one that is `named` is another."""
-  for name in follows.keys() & set(named):
-    value = operator.attrgetter(name)(config)
-    require(value == follows[name], name, value, f'{follows[name]}, set by {word}')
-  config.update_from_flattened_dict(follows | changes)
+# In this order: a model may bring a process.
+_GIVEN = {'label': _labels, 'pretrained_from': _model, 'distribution': _process, 'corpus_file': _corpus}
 
 
 def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
@@ -171,22 +172,19 @@ def _reference(field: str, word: str, workdir: pathlib.Path, reader: Callable[[s
     arrays = load(workdir, path.name)
     if ('tokens' in arrays) == (field == 'corpus_file'):
       return path.name, arrays
-  arrays = read(field, word, reader)
+  with reading(field, word):
+    arrays = reader(word)
   # The parameters of a named process decide its digest.
   stem = name if name in processes.NAMED else path.stem
   return f'{stem[:_LONGEST_NAME]}-{_digest(arrays)}', arrays
 
 
-def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
-  """Read what a field names; raises SettingsError if that fails."""
-  try:
-    return reader(word)
-  # A process raises TypeError for a parameter that it lacks.
-  except (OSError, EOFError, MemoryError, TypeError, ValueError) as error:
-    reason, *of_file = str(error).split('; valid ', 1)
-    # For an existing file, its own error may be more precise.
-    valid = of_file[0] if of_file and os.path.exists(os.path.expanduser(word)) else f'is {_VALID[field]}'
-    raise SettingsError(f'{field} is {word!r}, and cannot be read ({textwrap.shorten(reason, 300)}); valid {valid}')
+def reading(field: str, word: str) -> contextlib.AbstractContextManager[None]:
+  """A context in which what a field names is read; raises SettingsError if it is nowhere, or if that fails."""
+  name, _, _ = word.partition(':')
+  is_there = os.path.exists(os.path.expanduser(word)) or name in processes.NAMED
+  require(is_there, field, word, _VALID[field])
+  return users_program(field, word, _VALID[field])
 
 
 def tokens(path: str, num_tokens: int) -> np.ndarray:

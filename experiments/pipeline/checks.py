@@ -1,6 +1,6 @@
 """Checks of a grid before anything is written: the user's own things serve, and some trial has tasks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 from typing import Any
 
@@ -9,18 +9,10 @@ import jax
 from experiments.own import code, data
 from experiments.own.data import NOTHING, Own
 from experiments.pipeline import methods, pretraining, trial as trial_lib
-from experiments.settings import lists
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.trial import Trial, trials
 from hmm_jax.distributions.hmm import Distribution
-
-
-def check_grids(grid: Sequence[Settings], own: Own = NOTHING) -> None:
-  """`check_grid` each of several settings; the sentence names the point."""
-  for settings, point in zip(grid, lists.points(grid)):
-    with lists.at(point):
-      check_grid(settings, own)
 
 
 def check_grid(settings: Settings, own: Own = NOTHING) -> None:

@@ -70,10 +70,10 @@ def ideals_of(trial: Trial, distribution: Distribution, downstream: Downstream) 
     over_positions = jax.device_get(bayes_gap.ideal_next_tokens(distribution, downstream.documents))
   else:
     over_positions = bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=size)
-  chunks = measure.num_chunks, settings.corpus, settings.corruption
-  on_chunks = jax.device_get(ideal_on_chunks(trial.keys().measure, distribution, *chunks))
+  corruption = settings.pretrain.corruption(settings.hmm.num_tokens, settings.bert.causal)
+  chunks = ideal_on_chunks(trial.keys().measure, distribution, measure.num_chunks, settings.corpus, corruption)
   at_mask = bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=size, hidden=hidden)
-  return Ideals(on_chunks, at_mask, over_positions, size)
+  return Ideals(jax.device_get(chunks), at_mask, over_positions, size)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), compiler_options=compilation.ONCE)

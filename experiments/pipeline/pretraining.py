@@ -20,6 +20,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import CorpusSettings, MlmSettings, PretrainSettings
+from experiments.settings.methods import WITHOUT_BERT
 from hmm_jax._support import compilation, nan_guard
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks
@@ -40,7 +41,7 @@ class OutOfTime(Exception):
 
 
 class Pretraining(NamedTuple):
-  """A pretraining of BERT.
+  """A pretraining of BERT: all that decides its bits.
 
   Attributes:
     bert: what is trained.
@@ -49,11 +50,6 @@ class Pretraining(NamedTuple):
     mesh: of the devices that train.
     text: what the corpus is drawn from, or given documents.
     key: decides all that is drawn.
-    ideals: what the model is measured against.
-    directory: of its checkpoints and its models.
-    early: the steps before the last whose models are kept.
-    elsewhere: the reference of a model that takes the place of this one, if any.
-    given: this model, if this process has read it.
   """
 
   bert: bert_lib.Bert
@@ -62,21 +58,31 @@ class Pretraining(NamedTuple):
   mesh: jax.sharding.Mesh
   text: Any
   key: Array
-  ideals: Any
+
+
+class Home(NamedTuple):
+  """The folder in which a pretraining leaves its models.
+
+  Attributes:
+    directory: of its checkpoints and its models.
+    model: BERT as it is tuned, measured and kept.
+    process: the distribution that is kept beside the model; None for a given corpus.
+    ideals: what the model is measured against.
+    early: the steps before the last whose models are kept.
+    elsewhere: the reference of a model that takes the place of this one, if any.
+    given: this model, if this process has read it.
+  """
+
   directory: pathlib.Path
+  model: bert_lib.BertModel
+  process: Distribution | None
+  ideals: Any
   early: tuple[int, ...]
   elsewhere: str
-  given: data.Model | None = None
-
-  @property
-  def model(self) -> bert_lib.BertModel:
-    """BERT as it is tuned and measured."""
-    return tuned_model(self.bert)
+  given: data.Model | None
 
 
-def planned(
-  settings: Settings, text: Text | None, key: Array, ideals: Any = None, directory: pathlib.Path = pathlib.Path()
-) -> Pretraining:
+def planned(settings: Settings, text: Text | None, key: Array) -> Pretraining:
   """The pretraining that settings describe."""
   return Pretraining(
     bert=settings.bert_module(),
@@ -85,15 +91,30 @@ def planned(
     mesh=sharding.make_mesh(*settings.mesh.sizes(jax.device_count())),
     text=text,
     key=key,
-    ideals=ideals,
-    directory=directory,
-    early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
-    elsewhere=settings.pretrained_from,
   )
 
 
-def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = None) -> Any:
-  """The parameters of the model of a directory, trained on from its newest checkpoint if there is no model.
+def home(
+  settings: Settings,
+  directory: pathlib.Path,
+  process: Distribution | None = None,
+  ideals: Any = None,
+  given: data.Model | None = None,
+) -> Home:
+  """The home that settings give to a pretraining."""
+  return Home(
+    directory=directory,
+    model=tuned_model(settings.bert_module()),
+    process=process,
+    ideals=ideals,
+    early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
+    elsewhere=settings.pretrained_from,
+    given=given,
+  )
+
+
+def pretrained_params(run: Pretraining, home: Home, reporter: Reporter, step: int | None = None) -> Any:
+  """The parameters of the model in a home, trained on from its newest checkpoint if there is no model.
 
   With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
   finished here is written; once there is one, checkpoints are removed. It waits while another
@@ -108,63 +129,62 @@ def pretrained_params(run: Pretraining, reporter: Reporter, step: int | None = N
     Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
       and a measurement if they are due.
   """
-  directory = run.directory
-  early = step if step in run.early else None
+  directory = home.directory
+  early = step if step in home.early else None
   name = f'pretrained model {directory.name}'
   with locks.held(directory, name, reporter, reporter.clock.is_past) as is_held:
     if not is_held:
       raise OutOfTime
     distributed.in_process_0(files.remove_partials)(directory)
-    params = _last_params(run, reporter)
+    params = _last_params(run, home, reporter)
     distributed.in_process_0(files.remove)(directory / checkpoints.NAME)
-    return params if early is None else _early_params(run, early, reporter)
+    return params if early is None else _early_params(run, home, early, reporter)
 
 
-def _last_params(run: Pretraining, reporter: Reporter) -> Any:
+def _last_params(run: Pretraining, home: Home, reporter: Reporter) -> Any:
   """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
-  if params := models.load(run.directory, reporter):
+  if params := models.load(home.directory, reporter):
     return params
-  if run.elsewhere:
+  if home.elsewhere:
     valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
-    require(run.given, 'pretrained_from', run.elsewhere, valid)
-    assert run.given
-    bert, params, process = run.given
-    models.write(run.directory, tuned_model(bert), params, process, f'# {run.elsewhere}')
+    require(home.given, 'pretrained_from', home.elsewhere, valid)
+    assert home.given
+    bert, params, process = home.given
+    models.write(home.directory, tuned_model(bert), params, process, f'# {home.elsewhere}')
     return jax.device_put(params, jax.local_devices()[0])
   with signals.deferred(), reporter.clock.phase('pretraining'):
-    state, metrics = _trained(run, reporter)
+    state, metrics = _trained(run, home, reporter)
     if int(state.step) == run.fields.num_steps:
       params = params_here(state)
-      process = None if isinstance(run.text, np.ndarray) else run.text
       gap = metrics[-1]['kl_at_mask']
-      card = f'# BERT {run.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
-      models.write(run.directory, run.model, params, process, card)
+      card = f'# BERT {home.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
+      models.write(home.directory, home.model, params, home.process, card)
       return params
   # A signal comes first.
   reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
   raise OutOfTime
 
 
-def _early_params(run: Pretraining, step: int, reporter: Reporter) -> Any:
+def _early_params(run: Pretraining, home: Home, step: int, reporter: Reporter) -> Any:
   """The parameters after a step before the last, one of `early`, or at the end.
 
   A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
   it all others that are missing.
   """
-  if params := models.load(run.directory, reporter, step):
+  if params := models.load(home.directory, reporter, step):
     return params
-  missing = [each for each in run.early if not files.is_sealed(models.place(run.directory, each))]
+  missing = [each for each in home.early if not files.is_sealed(models.place(home.directory, each))]
   for each, params in params_along(run, missing, reporter):
-    _write_early(run, each, params)
+    _write_early(home, each, params)
     if each == step:
       asked = params
   return jax.device_put(asked, jax.local_devices()[0])
 
 
-def _write_early(run: Pretraining, step: int, params: Any) -> None:
+def _write_early(home: Home, step: int, params: Any) -> None:
   """Write the model after `step` steps; raise Lost."""
-  card = f'# BERT {run.directory.name} after {step} steps\n'
-  models.write(run.directory, run.model, params, None, card, step=step)
+  card = f'# BERT {home.directory.name} after {step} steps\n'
+  models.write(home.directory, home.model, params, None, card, step=step)
 
 
 def tuned_model(bert: bert_lib.Bert) -> bert_lib.BertModel:
@@ -242,31 +262,32 @@ def along(
         yield done, jax.device_get(params_here(state))
 
 
-def _trained(run: Pretraining, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
+def _trained(run: Pretraining, home: Home, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   init, key_params, on_corpus = program(run)
   shapes = jax.eval_shape(init, key_params)
   like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
-  rows = distributed.in_process_0(files.intact_json_lines)(run.directory / _METRICS, reporter)
+  rows = distributed.in_process_0(files.intact_json_lines)(home.directory / _METRICS, reporter)
   if not rows:
     # Metrics that are lost are measured anew from the start.
-    distributed.in_process_0(files.remove)(run.directory / checkpoints.NAME)
-  saved: TrainState | None = checkpoints.restore(run.directory / checkpoints.NAME, like, reporter)
+    distributed.in_process_0(files.remove)(home.directory / checkpoints.NAME)
+  saved: TrainState | None = checkpoints.restore(home.directory / checkpoints.NAME, like, reporter)
   state = saved or init(key_params)
   # None may run ahead of the state.
   metrics = [row for row in rows if saved and row['step'] <= int(state.step)]
   if int(state.step) < run.fields.num_steps:
-    _keep_environment(run)
+    _keep_environment(home.directory, run.mesh)
     with reporter.clock.phase('corpus'):
       call = on_corpus()
-    if not isinstance(run.text, np.ndarray | None):
+    if home.process:
       reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
-    state = train(run, state, metrics, call, reporter)
+    state = train(run, home, state, metrics, call, reporter)
   return state, metrics
 
 
 def train(
   run: Pretraining,
+  home: Home,
   state: TrainState,
   metrics: list[dict[str, float]],
   call: Call,
@@ -278,34 +299,32 @@ def train(
   """
   p, start = run.fields, int(state.step)
   if not metrics:
-    _measure(run, state, metrics, reporter)
+    _measure(home, state, metrics, reporter)
   calls = training_calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance:
     for step, state, loss in calls:
       note = f'loss {loss:.3f}'
       if step % p.measure_every == 0 or step == p.num_steps:
-        _measure(run, state, metrics, reporter, train_loss=loss)
+        _measure(home, state, metrics, reporter, train_loss=loss)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
-      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*run.early, p.num_steps)
+      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*home.early, p.num_steps)
       if is_kept:
-        _save(run, step, state)
+        _save(home, step, state)
       advance(step, note)
       if is_stopping or (is_kept and distributed.in_process_0(reporter.clock.is_past)()):
         break
   return state
 
 
-def _measure(
-  run: Pretraining, state: TrainState, metrics: list[dict[str, float]], reporter: Reporter, **loss: float
-) -> None:
+def _measure(home: Home, state: TrainState, metrics: list[dict[str, float]], reporter: Reporter, **loss: float) -> None:
   """Add the row of a state to the metrics; raise Diverged if a number is not finite."""
   step = int(state.step)
   with reporter.clock.phase('measuring'):
-    measured = distance.measure(run.model, params_here(state), run.ideals)
+    measured = distance.measure(home.model, params_here(state), home.ideals)
   nan_guard.check_values(f'after pretraining step {step}:', measured)
   metrics.append({'step': step, **loss, **measured})
-  _write_metrics(run.directory, metrics)
+  _write_metrics(home.directory, metrics)
 
 
 @distributed.in_process_0
@@ -314,32 +333,32 @@ def _write_metrics(directory: pathlib.Path, metrics: list[dict[str, float]]) -> 
   files.write_json_lines(directory / _METRICS, metrics)
 
 
-def _save(run: Pretraining, step: int, state: TrainState) -> None:
+def _save(home: Home, step: int, state: TrainState) -> None:
   """Save a checkpoint, and before it the model of an early step: a checkpoint says that training has passed the step.
 
   Raises Lost, Diverged and StorageError. The device waits meanwhile, some seconds for a model of the paper's size.
   """
   if not _all_finite(state):
     raise nan_guard.Diverged(f'pretraining: a parameter or moment is not finite after step {step}, not saved')
-  distributed.in_process_0(locks.check_held)(run.directory)
-  if step in run.early:
-    _write_early(run, step, params_here(state))
-  checkpoints.save(run.directory / checkpoints.NAME, step, state)
+  distributed.in_process_0(locks.check_held)(home.directory)
+  if step in home.early:
+    _write_early(home, step, params_here(state))
+  checkpoints.save(home.directory / checkpoints.NAME, step, state)
 
 
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 @distributed.in_process_0
-def _keep_environment(run: Pretraining) -> None:
+def _keep_environment(directory: pathlib.Path, mesh: jax.sharding.Mesh) -> None:
   """Keep the environment that trains, and its mesh."""
-  current = environment.environment(*run.mesh.devices.flat)
-  environment.keep(run.directory, {'mesh': dict(run.mesh.shape), **current})
+  current = environment.environment(*mesh.devices.flat)
+  environment.keep(directory, {'mesh': dict(mesh.shape), **current})
 
 
 def check_machine(settings: Settings) -> None:
   """Raise SettingsError unless BERT can be pretrained, on this machine, and written to `pretrained`."""
-  if settings.has_bert:
+  if not set(settings.models).issubset(WITHOUT_BERT):
     _check_bert(settings)
     check_mesh(settings)
     if settings.pretrained:

@@ -65,10 +65,10 @@ def precisely() -> contextlib.AbstractContextManager[None]:
 
 
 def _pending(missing: list[Name]) -> dict[tuple[str, int | None], dict[str, list[int]]]:
-  """The numbers of the tasks that lack records, by method, on each model and step."""
+  """The numbers of the tasks of missing records, by model and step, and by method."""
   pending: dict[tuple[str, int | None], dict[str, list[int]]] = {}
-  for name in missing:
-    pending.setdefault((name.model, name.step), {}).setdefault(name.method, []).append(name.task)
+  for task, model, method, step in missing:
+    pending.setdefault((model, step), {}).setdefault(method, []).append(task)
   return pending
 
 
@@ -129,18 +129,19 @@ def _model(
   if name == 'other_bert':
     folder = folder._replace(trial=folder.trial.other)
     drawn = _drawn(folder.trial, drawn_distribution(folder.trial), reporter)
-  planned = _pretraining(folder, drawn)
+  home, planned = _pretraining(folder, drawn)
   if name == 'untrained':
-    return planned.model, pretraining.initial_params(planned)
-  return planned.model, pretraining.pretrained_params(planned, reporter, step)
+    return home.model, pretraining.initial_params(planned)
+  return home.model, pretraining.pretrained_params(planned, home, reporter, step)
 
 
-def _pretraining(folder: TrialFolder, drawn: Drawn) -> pretraining.Pretraining:
-  """The pretraining of a trial."""
+def _pretraining(folder: TrialFolder, drawn: Drawn) -> tuple[pretraining.Home, pretraining.Pretraining]:
+  """The pretraining of a trial, and where it leaves its models."""
   settings = folder.trial.settings
   text: Distribution | np.ndarray = drawn.distribution
+  process: Distribution | None = drawn.distribution
   if settings.corpus_file:
-    text = data.load(folder.workdir, settings.corpus_file)['tokens']
-  key = folder.trial.keys().pretraining
-  planned = pretraining.planned(settings, text, key, drawn.ideals, folder.pretrained_directory)
-  return planned._replace(given=folder.trial.own.get('pretrained_from'))
+    text, process = data.load(folder.workdir, settings.corpus_file)['tokens'], None
+  given = folder.trial.own.get('pretrained_from')
+  home = pretraining.home(settings, folder.pretrained_directory, process, drawn.ideals, given)
+  return home, pretraining.planned(settings, text, folder.trial.keys().pretraining)

@@ -87,7 +87,7 @@ def recorded_settings(workdir: pathlib.Path, pretrained: str, classes: config_li
   grid = results.read(workdir, classes) if workdir.is_dir() and results.load(workdir) else []
   require(grid, '--workdir', str(workdir), 'a folder of records')
   here = {'compilation_cache': grid[0].compilation_cache and 'auto', 'pretrained': pretrained}
-  return [dataclasses.replace(settings, **here, debug_nans=False) for settings in grid]
+  return [dataclasses.replace(settings, **here) for settings in grid]
 
 
 def _name(record: Record) -> str:

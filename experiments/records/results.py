@@ -13,7 +13,7 @@ from experiments.records import files
 from experiments.runtime import storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, gone, lists
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import flat, require, SettingsError
 from experiments.settings.grid import Point
 
 Record = dict[str, Any]
@@ -44,9 +44,9 @@ def write(workdir: pathlib.Path, runs: Runs, reporter: Reporter) -> None:
   rows = list[Record]()
   for settings, records in runs:
     named = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-    of_all = {_VERSION: SCHEMA_VERSION, **named, **points[_asking(settings)]}
+    of_all = {_VERSION: SCHEMA_VERSION, **named, **points[lists.asking(settings)]}
     rows += [{**of_all, **record} for record in records]
-  made_again = {_asking(settings) for settings, records in runs if records}
+  made_again = {lists.asking(settings) for settings, records in runs if records}
   on_file = files.intact_json_lines(workdir / FILE_NAME, reporter)
   for row, asking in zip(on_file, _owners(on_file, points)):
     if _OF_TRIALS in row or asking not in made_again:
@@ -66,9 +66,9 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
   """
   files.remove_partials(workdir)
   known = on_record(workdir, grid[0])
-  new = [_as_json(settings) for settings in grid if _asking(settings) not in known]
+  new = [dataclasses.asdict(settings) for settings in grid if lists.asking(settings) not in known]
   if new:
-    first, *others = new + configs(workdir)
+    first, *others = new + _on_file(workdir)
     content = {_VERSION: SCHEMA_VERSION, **first, **({_OTHERS: others} if others else {})}
     files.write_whole(workdir / CONFIG_NAME, json.dumps(content, indent=2) + '\n')
 
@@ -76,7 +76,9 @@ def begin(workdir: pathlib.Path, grid: Sequence[Any]) -> None:
 def asked_for(workdir: pathlib.Path, settings: Any) -> list[Record]:
   """The records of a workdir that these settings asked for, or if they are not on record, those of the latest."""
   points, records = _points(workdir, settings), load(workdir)
-  asking = _asking(settings) if _asking(settings) in points else next(iter(points), '')
+  asking = lists.asking(settings)
+  if asking not in points:
+    asking = next(iter(points), '')
   return [record for record, owner in zip(records, _owners(records, points)) if owner == asking]
 
 
@@ -102,25 +104,14 @@ def _owners(rows: Iterable[Record], points: dict[str, Record]) -> list[str]:
 
 def planned(workdir: pathlib.Path, settings: Any) -> Any:
   """The settings with the plan that is on record for them: what was expected was written down first."""
-  plan = getattr(on_record(workdir, settings).get(_asking(settings)), 'plan', ())
+  plan = getattr(on_record(workdir, settings).get(lists.asking(settings)), 'plan', ())
   return dataclasses.replace(settings, plan=plan) if plan else settings
-
-
-def _as_json(settings: Any) -> Record:
-  """The settings as their file has them, with lists for tuples."""
-  return json.loads(json.dumps(dataclasses.asdict(settings)))
-
-
-def _asking(settings: Any) -> str:
-  """The settings that decide records, as a text."""
-  content = _as_json(settings)
-  return json.dumps({name: value for name, value in content.items() if name not in lists.NEVER_DECIDE}, sort_keys=True)
 
 
 def on_record(workdir: pathlib.Path, like: Any) -> dict[str, Any]:
   """All settings on record by what they ask for, of the experiment of the settings `like`; raises as `read` does."""
   every = read(workdir, {like.experiment: type(like)})
-  return {_asking(settings): settings for settings in every}
+  return {lists.asking(settings): settings for settings in every}
 
 
 def read(workdir: pathlib.Path, classes: config_lib.Classes) -> list[Any]:
@@ -133,10 +124,14 @@ def read(workdir: pathlib.Path, classes: config_lib.Classes) -> list[Any]:
 
 
 def configs(workdir: pathlib.Path) -> list[Record]:
-  """The settings on record, without fields and methods that are gone.
+  """The settings on record by the dotted names of their fields, without fields and methods that are gone.
 
   Raises Corrupt if they cannot be parsed or are no settings, and SettingsError if they are of another version.
   """
+  return [gone.settings_without(flat(one)) for one in _on_file(workdir)]
+
+
+def _on_file(workdir: pathlib.Path) -> list[Record]:
   path = workdir / CONFIG_NAME
   valid = f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
   try:
@@ -151,7 +146,7 @@ def configs(workdir: pathlib.Path) -> list[Record]:
     raise files.Corrupt(f'{path} is damaged; valid are {valid}')
   version = every[0].pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
-  return [gone.settings_without(one) for one in every]
+  return every
 
 
 def check_recorded(workdir: pathlib.Path, like: Any) -> None:
@@ -169,7 +164,7 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
   """A sentence on settings on record in a writable folder that differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
   check_recorded(workdir, grid[0])
-  asked = set(map(_asking, grid))
+  asked = set(map(lists.asking, grid))
   before = [settings for asking, settings in on_record(workdir, grid[0]).items() if asking not in asked]
   differing = [lists.text(point) for point in lists.points([*before, *grid])[: len(before)] if point]
   shown = 'results.jsonl has these too'
@@ -180,7 +175,7 @@ def values(configs: Sequence[Record]) -> dict[str, list[str]]:
   """The distinct values of each field but those of running, in words, by its dotted name."""
   words: dict[str, dict[str, None]] = {}
   for content in configs:
-    for name, value in lists.flat(content):
+    for name, value in content.items():
       if name.split('.')[0] not in lists.OF_RUNNING:
         word = json.dumps(value) if isinstance(value, tuple) else str(value)
         words.setdefault(name, {})[word] = None

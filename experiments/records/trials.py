@@ -14,7 +14,7 @@ from experiments.records.results import Record
 from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Settings
-from experiments.settings.methods import METHODS
+from experiments.settings.methods import METHODS, NONE
 from experiments.settings.trial import Trial
 
 # In the folder of a trial: some of its texts, with what BERT and the exact model make of them.
@@ -57,14 +57,15 @@ class TrialFolder(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     settings, directory = self.trial.settings, self.directory
-    pairs = itertools.product(sorted(settings.tuned_models), sorted(self.trial.methods))
+    # Methods that need no model have NONE.
+    pairs = itertools.product(sorted({*settings.models, NONE}), sorted(self.trial.methods))
     fit_ids = {pair: self.trial.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
     at = {None: ''} | {step: f'-step{step}' for step in settings.checkpoints}
     return {
       Name(task, model, method, step): directory / f'{model}-{method}-{fit_id}{at[step]}-task{task}.json'
       for task in range(settings.tasks_per_trial)
       for (model, method), fit_id in fit_ids.items()
-      for step in settings.steps(model)
+      for step in (settings.checkpoints if model == 'bert' and settings.checkpoints else [None])
     }
 
   def records(self) -> dict[Name, Record]:

@@ -1,30 +1,24 @@
 """From a config file and the command line to checked settings."""
 
+import argparse
 import ast
-from collections.abc import Callable, Collection, Mapping
-import contextlib
-import dataclasses
-import difflib
+from collections.abc import Collection, Mapping
 import itertools
-import operator
 import os
 import pathlib
 import runpy
 import typing
 from typing import Any
 
-from absl import flags
 import ml_collections
 
-from experiments.settings import gone, lists as lists_lib
-from experiments.settings.fields import fields, require, SettingsError, users_program
+from experiments.settings import lists
+from experiments.settings.fields import built, fields, flat, require, SettingsError, users_program, Values
 from experiments.settings.grid import Settings
-from experiments.settings.lists import Lists
-from experiments.settings.plan import EndPoint
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
-Flags = flags.FlagValues
+Flags = argparse.Namespace
 
 # The default scale with other numbers, those of the config file's `reduce`.
 _SMOKE = 'smoke'
@@ -34,14 +28,8 @@ _PREFIX = '--config.'
 
 
 def shipped(experiment: str) -> dict[str, Any]:
-  """The definitions of an experiment's shipped config file, as `at_scale` takes them, and its docstring `__doc__`.
-
-  A study of one's own that has none has no defaults.
-  """
-  path = _SHIPPED / f'{experiment}.py'
-  if not path.exists():
-    return {'__doc__': experiment, 'SCALES': (), 'get_config': ml_collections.ConfigDict}
-  return runpy.run_path(str(path))
+  """The definitions of an experiment's shipped config file, as `at_scale` takes them, and its docstring `__doc__`."""
+  return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
 def scales(program: Mapping[str, Any]) -> tuple[str, ...]:
@@ -70,49 +58,60 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
   return config
 
 
-def has_own_text(settings: Any, config: ml_collections.ConfigDict) -> bool:
-  """True if settings give a process or labels and the shipped config of their experiment, at their scale, gives none.
+def shipped_config(experiment: str, scale: str) -> ml_collections.ConfigDict:
+  """The shipped config of an experiment at a scale, or at its own if it lacks that."""
+  program = shipped(experiment)
+  return at_scale(program, scale if scale in scales(program) else None)
+
+
+def has_own_text(settings: Any) -> bool:
+  """True if settings give a process or labels and `shipped_config` gives none.
 
   Its claim and its plan, and the figure of the paper, then speak of something else.
   """
+  config = shipped_config(settings.experiment, settings.scale)
   return any(getattr(settings, name, '') and not config.get(name) for name in ('distribution', 'label'))
 
 
-def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Any, Lists]:
-  """The flags, the config, None if none is needed, and the lists in its scalar fields.
+def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Values, list[str]]:
+  """The flags, the values of a config, {} if none is needed, and the fields that the command line sets.
 
-  In the config the first of its values stands for a list. Raises SettingsError for a bad command line.
+  The last value of a repeated field counts; a field without a value is True. Raises SettingsError for a bad command
+  line; values are checked with the settings.
   """
-  values = flags.FlagValues()
-  # --config.FIELD=VALUE may stand between the flags.
-  values.set_gnu_getopt()
+  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
   for name in ('config', 'workdir', 'trials', 'pretrained'):
-    flags.DEFINE_string(name, '', '', flag_values=values)
-  flags.DEFINE_enum('mode', 'run', list(modes), '', flag_values=values)
-  flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
-  flags.DEFINE_bool('list', False, '', flag_values=values)
+    parser.add_argument(f'--{name}', default='')
+  parser.add_argument('--mode', default='run', choices=modes)
+  parser.add_argument('--help', '-h', action='store_true')
+  parser.add_argument('--list', action='store_true')
   try:
-    _, *words = values(argv, known_only=True)
-  except (flags.Error, ValueError) as error:
-    raise SettingsError(' '.join(str(error).split()))
+    flags, words = parser.parse_known_args(argv[1:])
+  except argparse.ArgumentError as error:
+    raise SettingsError(str(error))
+  valid = ', '.join(f'--{name}' for name in vars(flags))
+  texts = {}
   for word in words:
-    valid = ', '.join(f'--{name}' for name in values)
     require(word.startswith(_PREFIX), 'an argument', word, f'--config.FIELD=VALUE, {valid}')
-  verifies = values.mode == 'verify'
-  require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
-  if not values.config and (values.help or values.list or verifies):
-    return values, None, {}
-  config = load(values.config, classes)
-  cls = _class(config, classes)
+    name, has_value, text = word.removeprefix(_PREFIX).partition('=')
+    texts[name] = text if has_value else 'True'
+  verifies = flags.mode == 'verify'
+  require(verifies or not flags.pretrained, '--pretrained', flags.pretrained, 'empty unless --mode is verify')
+  if not flags.config and (flags.help or flags.list or verifies):
+    return flags, {}, []
+  values = load(flags.config, classes)
+  cls = class_of(values, classes)
   is_grid = cls is Settings
   valid = 'run or report, if the experiment is not a grid of trials'
-  require(is_grid or values.mode in ('run', 'report'), '--mode', values.mode, valid)
-  require(is_grid or not values.trials, '--trials', values.trials, 'empty, if the experiment is not a grid of trials')
-  return values, *override(config, words, cls)
+  require(is_grid or flags.mode in ('run', 'report'), '--mode', flags.mode, valid)
+  takes_trials = is_grid and flags.mode in ('run', 'verify')
+  valid = 'empty, but for a grid of trials with --mode=run or --mode=verify'
+  require(takes_trials or not flags.trials, '--trials', flags.trials, valid)
+  return flags, override(values, texts, cls), [*texts]
 
 
-def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
-  """The config of PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
+def load(config: str, experiments: Collection[str]) -> Values:
+  """The values of the config PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
 
   Raises SettingsError if there is no such file or name, or the file fails.
   """
@@ -121,46 +120,25 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
   valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)
   with users_program('--config', config, 'a Python file whose get_config returns a ConfigDict'):
-    config_dict = at_scale(runpy.run_path(name) if is_file else shipped(name), *scale)
-    if not isinstance(config_dict, ml_collections.ConfigDict):
-      raise TypeError(f'get_config() returned a {type(config_dict).__name__}')
-    return config_dict
+    program = runpy.run_path(name) if is_file else shipped(name)
+    return flat(at_scale(program, *scale).to_dict())
 
 
-def named(words: list[str]) -> list[str]:
-  """The fields that words of a command line name."""
-  return [word.removeprefix(_PREFIX).partition('=')[0] for word in words if word.startswith(_PREFIX)]
+def override(values: Values, texts: Mapping[str, str], cls: Any) -> Values:
+  """The values with those of texts by field, the last; several with commas are a list if the field takes one.
 
-
-def override(config: ml_collections.ConfigDict, words: list[str], cls: Any) -> tuple[ml_collections.ConfigDict, Lists]:
-  """The config with the fields that words such as --config.seed=1 set, and the lists in its scalar fields.
-
-  The last value of a repeated field counts; a field without a value is True. A comma in the name of a file that exists
-  is part of the name. Raises SettingsError for an unknown field; values are checked with the settings.
+  A comma in the name of a file that exists is part of the name.
   """
-  known = {name: field for name, field in fields(cls) if name not in ('experiment', 'scale')}
-  takes = [name for name, field in known.items() if cls is Settings and lists_lib.takes(name, field)]
-  lists = Lists()
-  for name in takes:
-    # A config that lacks a field is refused with the settings.
-    with contextlib.suppress(AttributeError):
-      if type(values := operator.attrgetter(name)(config)) is tuple:
-        lists[name] = values
-        _set(config, {name: values[0]})
-  config = config.copy_and_resolve_references()
-  for word in words:
-    name, has_value, text = word.removeprefix(_PREFIX).partition('=')
-    if name not in known:
-      alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
-      raise SettingsError(f'--config.{name} is not a field beside --config=NAME:SCALE; did you mean {alike}?')
-    lists.pop(name, None)
-    if name in takes and ',' in text and not os.path.exists(os.path.expanduser(text)):
-      lists[name] = tuple(_value(part.strip(), known[name].type) for part in text.split(','))
+  known, taking = dict(fields(cls)), lists.taking(cls)
+  read = {}
+  for name, text in texts.items():
+    require(name not in ('experiment', 'scale'), f'--config.{name}', text, 'what --config=NAME:SCALE says')
+    kind = known[name].type if name in known else str
+    if name in taking and ',' in text and not os.path.exists(os.path.expanduser(text)):
+      read[name] = tuple(_value(part.strip(), kind) for part in text.split(','))
     else:
-      _set(config, {name: _value(text if has_value else 'True', known[name].type)})
-  for name, values in lists.items():
-    require(len(set(values)) == len(values), name, values, 'a list of distinct values')
-  return config, lists
+      read[name] = _value(text, kind)
+  return {name: value for name, value in values.items() if name not in read} | read
 
 
 def _value(text: str, kind: Any) -> Any:
@@ -176,85 +154,28 @@ def _value(text: str, kind: Any) -> Any:
   return value if isinstance(value, (bool, int, float)) else text
 
 
-def _set(config: ml_collections.ConfigDict, values: Mapping[str, Any]) -> None:
-  """Set fields by their dotted names; their types are checked with the settings."""
-  with config.ignore_type():
-    config.update_from_flattened_dict(values)
+def points(values: Values, cls: Any) -> list[Values]:
+  """The values at each point of the product of the lists, tuples in scalar fields; the last varies fastest."""
+  taking = lists.taking(cls)
+  several = {name: dict.fromkeys(value) for name, value in values.items() if name in taking and type(value) is tuple}
+  return [values | dict(zip(several, point)) for point in itertools.product(*several.values())]
 
 
-def expanded(
-  config: ml_collections.ConfigDict, lists: Lists, read: Callable[[ml_collections.ConfigDict], Any]
-) -> list[Any]:
-  """The results of `read` for the config at every point of the product of the lists, the last list varying fastest.
-
-  Raises SettingsError, by the name of the point, if one is refused.
-  """
-  grid = list[Any]()
-  # Types are checked with the settings. A copy ignores them too, and `read` may change it.
-  with config.ignore_type():
-    for values in itertools.product(*lists.values()):
-      point, one = dict(zip(lists, values)), config.copy_and_resolve_references()
-      one.update_from_flattened_dict(point)
-      with lists_lib.at(point):
-        grid.append(read(one))
-  return grid
-
-
-def _class(config: Mapping[str, Any], classes: Classes) -> Any:
-  """The class of settings of the experiment that a config names; raises SettingsError if there is none."""
-  experiment = config.get('experiment')
+def class_of(values: Mapping[str, Any], classes: Classes) -> Any:
+  """The class of settings of the experiment that values name; raises SettingsError if there is none."""
+  experiment = values.get('experiment')
   require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
   return classes[str(experiment)]
 
 
 def from_config(config: ml_collections.ConfigDict, classes: Classes) -> Any:
-  """The settings of the experiment that a config names, with the first value of each list in a scalar field.
-
-  Raises SettingsError at the first field that is wrong.
-  """
-  first, _ = override(config, [], _class(config, classes))
-  return from_record(first.to_dict(), classes)
+  """The settings of a config, with the first value of each list; raises SettingsError as `from_record` does."""
+  values = flat(config.to_dict())
+  first, *_ = points(values, class_of(values, classes))
+  return from_record(first, classes)
 
 
-def from_record(config: dict[str, Any], classes: Classes) -> Any:
-  """The settings of the experiment that a config names, of a ConfigDict or of the `config.json` of a run.
-
-  Raises SettingsError at the first field that is wrong.
-  """
-  return _read(_class(config, classes), config, '')
-
-
-def _read(cls: Any, config: Any, prefix: str) -> Any:
-  """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
-  require(isinstance(config, dict), prefix.rstrip('.'), config, 'a group of fields')
-  known = {field.name: field for field in dataclasses.fields(cls)}
-  earlier = ((name, field.metadata.get('earlier', {})) for name, field in known.items())
-  config = {name: value for name, value in earlier if value is not None} | config
-  for name in sorted(set(config) ^ set(known)):
-    fault = f'is not a field; valid are {", ".join(known)}'
-    if name in known:
-      fault = 'is missing from the config'
-    elif name in gone.FIELDS:
-      fault = f'is {config[name]!r:.300} and a field no more; valid is {gone.FIELDS[name]!r} or none'
-    raise SettingsError(f'{prefix}{name} {fault}')
-  values = {
-    name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')
-    for name, field in known.items()
-  }
-  try:
-    # The group names its fields as it sees them.
-    return cls(**values)
-  except SettingsError as error:
-    raise SettingsError(f'{prefix}{error}')
-
-
-def _converted(value: Any, field: dataclasses.Field) -> Any:
-  """The value, with ints as floats in a field of floats, and JSON's lists as tuples."""
-  kind, *_ = typing.get_args(field.type) or (field.type,)
-
-  def entry(value: Any) -> Any:
-    if kind is EndPoint and isinstance(value, dict):
-      return _read(EndPoint, value, f'{field.name}.')
-    return float(value) if kind is float and type(value) is int else value
-
-  return tuple(map(entry, value)) if isinstance(value, (list, tuple)) else entry(value)
+def from_record(content: Mapping[str, Any], classes: Classes) -> Any:
+  """The settings of a `config.json`, nested or flat; raises SettingsError at the first field that is wrong."""
+  values = flat(content)
+  return built(class_of(values, classes), values)

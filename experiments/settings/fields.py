@@ -1,8 +1,9 @@
 """Fields of settings, each with its meaning and valid values, checked when a group is built."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import contextlib
 import dataclasses
+import difflib
 import hashlib
 import json
 import operator
@@ -10,6 +11,9 @@ import typing
 from typing import Any
 
 from experiments.settings import gone
+
+# Settings by the dotted names of their fields.
+Values = dict[str, Any]
 
 _BOUNDS = {
   'least': (operator.ge, 'at least'),
@@ -150,6 +154,54 @@ def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]
       yield prefix + field.name, field
     else:
       yield from fields(field.type, f'{prefix}{field.name}.')
+
+
+def flat(content: Mapping[str, Any], prefix: str = '') -> Values:
+  """The fields of settings by their dotted names, with tuples for lists."""
+  values = Values()
+  for name, value in content.items():
+    if isinstance(value, dict) and value:
+      values |= flat(value, f'{prefix}{name}.')
+    else:
+      values[prefix + name] = tuple(value) if isinstance(value, list) else value
+  return values
+
+
+def built(cls: Any, values: Values, prefix: str = '') -> Any:
+  """Settings of a class, or the group at `prefix`; raises SettingsError at the first field that is wrong."""
+  known = dict(fields(cls, prefix))
+  for name in sorted(values.keys() - known):
+    alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
+    raise SettingsError(f'{name} is {values[name]!r:.300}, and not a field; did you mean {alike}?')
+  return _group(cls, values, prefix)
+
+
+def _group(cls: Any, values: Values, prefix: str) -> Any:
+  """The group at `prefix`, whose errors name fields by their dotted names."""
+  made = Values()
+  for field in dataclasses.fields(cls):
+    name = prefix + field.name
+    if field.metadata:
+      value = values.get(name, field.metadata['earlier'])
+      if value is None:
+        raise SettingsError(f'{name} is missing from the config')
+      made[field.name] = _converted(value, field.type, name)
+    else:
+      made[field.name] = _group(field.type, values, f'{name}.')
+  try:
+    return cls(**made)
+  except SettingsError as error:
+    raise SettingsError(f'{prefix}{error}')
+
+
+def _converted(value: Any, kind: Any, name: str) -> Any:
+  """The value in a field of this type, with ints as floats."""
+  entries = typing.get_args(kind)
+  if entries and isinstance(value, tuple):
+    return tuple(_converted(entry, entries[0], name) for entry in value)
+  if isinstance(value, dict) and dataclasses.is_dataclass(kind):
+    return built(kind, flat(value, f'{name}.'), f'{name}.')
+  return float(value) if kind is float and type(value) is int else value
 
 
 def digest(parts: list[Any]) -> str:

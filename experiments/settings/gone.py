@@ -7,6 +7,7 @@ FIELDS = {
   'attention': 'xla',
   'b2': 0.999,
   'decay': 'linear',
+  'deterministic': False,
   'fast_compilation': False,
   'initialization_timeout': 120,
   'joint': 2,
@@ -20,30 +21,29 @@ FIELDS = {
   'place': 'before',
   'random_share': 0.1,
   'reach': 1,
-  'ridges': [1e-6, 1e-4],
+  'ridges': (1e-6, 1e-4),
   'scan_layers': False,
-  'short_context_levels': [1e-3, 1e-2],
+  'short_context_levels': (1e-3, 1e-2),
   'temperature': 1.0,
   'token_classes': 0,
   'value_size': 0,
 }
 # Of these any value leaves all records what they are.
-_OF_NO_RECORD = ('fast_compilation', 'keep_checkpoints')
+_OF_NO_RECORD = ('debug_nans', 'fast_compilation', 'keep_checkpoints')
 _METHODS = ('joint', 'joint_converged')
 
 
-def settings_without(content: dict[str, Any]) -> dict[str, Any]:
-  """Settings on record, or a group of them, without what is gone.
+def settings_without(values: dict[str, Any]) -> dict[str, Any]:
+  """Settings on record, by the dotted names of their fields, without what is gone.
 
   A field of another value stays, so that these settings are refused.
   """
   kept = dict[str, Any]()
-  for name, value in content.items():
-    if isinstance(value, dict):
-      kept[name] = settings_without(value)
-    elif name in ('methods', 'vanilla_methods') and isinstance(value, list):
-      kept[name] = [method for method in value if method not in _METHODS]
-    elif name not in _OF_NO_RECORD and (name, value) not in FIELDS.items():
+  for name, value in values.items():
+    _, _, last = name.rpartition('.')
+    if last in ('methods', 'vanilla_methods') and isinstance(value, tuple):
+      kept[name] = tuple(method for method in value if method not in _METHODS)
+    elif last not in _OF_NO_RECORD and (last, value) not in FIELDS.items():
       kept[name] = value
   return kept
 

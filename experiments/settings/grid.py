@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
-from experiments.settings.methods import METHODS, MODELS, NONE, WITHOUT_BERT
+from experiments.settings.methods import METHODS, MODELS
 from experiments.settings.plan import EndPoint
 from hmm_jax.models.bert import Bert
-from hmm_jax.models.masking import Corruption
 from hmm_jax.tuning.tuner import Schedule
 
 
@@ -114,20 +113,6 @@ class Settings(groups.Experiment):
     """The methods at any point of the grid."""
     return self.methods + self.memory.vanilla_methods
 
-  @property
-  def has_bert(self) -> bool:
-    """True if a model is a BERT, trained or not."""
-    return not set(self.models).issubset(WITHOUT_BERT)
-
-  @property
-  def tuned_models(self) -> tuple[str, ...]:
-    """The models to tune on, and 'none', the model name of methods that need no model."""
-    return tuple(dict.fromkeys((*self.models, NONE)))
-
-  def steps(self, model: str) -> tuple[int | None, ...]:
-    """The steps of pretraining at which methods are tuned on one of MODELS; None: its end, or it has none."""
-    return self.checkpoints if model == 'bert' and self.checkpoints else (None,)
-
   def tuning(self, method: str) -> groups.TuneSettings:
     """The tuning settings of one of METHODS that has a schedule."""
     return getattr(self, METHODS[method].settings[0])
@@ -149,11 +134,6 @@ class Settings(groups.Experiment):
   def seen_length(self, method: str) -> int:
     """Tokens of a text that one of METHODS sees, [MASK] included."""
     return self.downstream.seen_length(self.num_rows_added(method))
-
-  @property
-  def corruption(self) -> Corruption:
-    """The corruption of chunks in pretraining."""
-    return self.pretrain.corruption(self.hmm.num_tokens, self.bert.causal)
 
   def bert_module(self) -> Bert:
     return self.bert.module(self.hmm.num_tokens)

@@ -19,14 +19,12 @@ from hmm_jax.tuning.tuner import Schedule
 class Experiment(Group):
   """The settings that every experiment has."""
 
-  gone: typing.ClassVar[tuple[str, ...]] = ('fast_compilation',)
+  gone: typing.ClassVar[tuple[str, ...]] = ('deterministic', 'fast_compilation')
 
   experiment: str = setting('name of the experiment; set by --config')
   scale: str = setting('scale of the experiment; set by --config=NAME:SCALE')
   seed: int = setting('random seed', least=0, below=2**31)
   compilation_cache: str = setting("folder of compiled programs: auto, a path, or '' for none")
-  deterministic: bool = setting('exclude nondeterministic GPU operations')
-  debug_nans: bool = setting('check every result for NaN (jax_debug_nans) and stop at the first')
 
 
 class FigureSettings(Group):

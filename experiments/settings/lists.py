@@ -1,21 +1,16 @@
-"""Lists in scalar fields, which make a grid of settings, and the fields in which settings differ."""
+"""Fields that take lists, which make a grid of settings, and the fields in which settings differ."""
 
-from collections.abc import Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Mapping, Sequence
 import dataclasses
 import re
 from typing import Any
 
-from experiments.settings.fields import SettingsError
+from experiments.settings.fields import deciding, digest, fields, flat
 from experiments.settings.grid import Settings
-
-# Values by the dotted name of a field.
-Lists = dict[str, tuple[Any, ...]]
 
 # Fields of running and showing.
 OF_RUNNING = (
   'compilation_cache',
-  'debug_nans',
   'distributed',
   'figure',
   'plan',
@@ -23,7 +18,7 @@ OF_RUNNING = (
   'time_budget',
 )
 # Fields that decide no record.
-NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
+_NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records.
 _ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label')
 _RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
@@ -42,32 +37,20 @@ def is_grid(settings: Any) -> bool:
   return type(settings) is Settings
 
 
-def flat(content: Mapping[str, Any], prefix: str = '') -> Iterator[tuple[str, Any]]:
-  """The fields of settings in JSON by their dotted names, with tuples for lists."""
-  for name, value in content.items():
-    if isinstance(value, dict):
-      yield from flat(value, f'{prefix}{name}.')
-    else:
-      yield prefix + name, tuple(value) if isinstance(value, list) else value
-
-
 def _decides(name: str) -> bool:
   """True if a field of a grid of trials decides the bits of some record; those that records name are left out."""
   return name in _ALONE or '.' in name and not {name, name.partition('.')[0]} & {*_RUNNING, *_NAMED}
 
 
-def takes(name: str, field: dataclasses.Field) -> bool:
-  """True if a field of a grid of trials takes a list."""
-  return _decides(name) and field.type in (bool, int, float, str)
+def taking(cls: Any) -> set[str]:
+  """The fields of a class of settings that take a list: of a grid of trials, the scalar ones that decide records."""
+  scalars = [name for name, field in fields(cls) if field.type in (bool, int, float, str)]
+  return set(filter(_decides, scalars)) if cls is Settings else set()
 
 
-@contextlib.contextmanager
-def at(point: Mapping[str, Any]) -> Iterator[None]:
-  """Name a point of a grid in the SettingsErrors that are raised inside."""
-  try:
-    yield
-  except SettingsError as error:
-    raise SettingsError(f'at {text(point)}: {error}' if point else str(error))
+def asking(settings: Any) -> str:
+  """The id of settings by what they ask for: a digest of those that decide records."""
+  return digest([{name: value for name, value in deciding(settings).items() if name not in _NEVER_DECIDE}])
 
 
 def text(point: Mapping[str, Any]) -> str:
@@ -95,9 +78,9 @@ def points(grid: Sequence[Any]) -> list[dict[str, Any]]:
   record, what each record of a trial names, and what a given process or corpus sets, unless settings of the same one
   differ in it.
   """
-  several = [dict(flat(dataclasses.asdict(one))) for one in grid]
+  several = [flat(dataclasses.asdict(one)) for one in grid]
   of_trials = all(map(is_grid, grid))
-  decides = _decides if of_trials else lambda name: name.partition('.')[0] not in NEVER_DECIDE
+  decides = _decides if of_trials else lambda name: name.partition('.')[0] not in _NEVER_DECIDE
   point_of: list[dict[str, Any]] = [{} for _ in grid]
   for name in filter(decides, several[0] if several else ()):
     pairs = {(one.get(_SET_BY.get(name, '')), one[name]) for one in several}

@@ -1,6 +1,6 @@
 """The plan of an experiment, written down before its runs: end points, each with the range that is expected."""
 
-from experiments.settings.fields import Group, require, setting
+from experiments.settings.fields import Group, setting
 from experiments.settings.methods import METHODS, MODELS
 
 # Fields of records that an end point may be of: shares, shown in points, and distances in nats.
@@ -40,16 +40,13 @@ class EndPoint(Group):
   times: float = setting('factor of the second', earlier=1.0)
   step: int = setting('pretraining step that the fits read; 0: the last', earlier=0, least=0)
   above: tuple[float, ...] = setting(
-    'lower end of the expected range; (): none', earlier=(), least=-100, may_be_empty=True
+    'lower end of the expected range, the largest of several; (): none', earlier=(), least=-100, may_be_empty=True
   )
-  below: tuple[float, ...] = setting('its upper end', earlier=(), least=-100, may_be_empty=True)
+  below: tuple[float, ...] = setting('its upper end, the least of several', earlier=(), least=-100, may_be_empty=True)
 
   def check_fields(self) -> None:
     self.require('first', len(self.first) == 2 and _is_fit(self.first), 'a model and a method')
     self.require('second', not self.second or _is_fit(self.second), 'a model and methods, or ()')
-    require(
-      max(len(self.above), len(self.below)) < 2, 'above, below', (self.above, self.below), 'one number each, or ()'
-    )
 
 
 def _is_fit(names: tuple[str, ...]) -> bool:

@@ -170,5 +170,5 @@ def _tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
 STUDY = Study(
   in_parts(lambda settings: {name: functools.partial(measure, _WORKS[name]) for name in settings.parts}),
   _tables,
-  check=pretraining.check_machine,
+  check=lambda settings, _: pretraining.check_machine(settings),
 )

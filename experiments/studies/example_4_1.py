@@ -82,4 +82,4 @@ def _figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, Figu
   return {'sentence': figure}
 
 
-STUDY = Study(in_parts(lambda _: {'words': _words}), _tables, _figures, _posterior)
+STUDY = Study(in_parts(lambda _: {'words': _words}), _tables, _figures, lambda settings, _: _posterior(settings))

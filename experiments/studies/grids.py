@@ -47,14 +47,13 @@ def plan_of(settings: Settings) -> tuple[EndPoint, ...]:
   With a process or labels of the user's own, of a shipped plan only end points remain whose sizes the shipped grid
   lacks: the others speak of the paper's text.
   """
-  program = config_lib.shipped(settings.experiment)
-  if settings.scale not in config_lib.scales(program):
-    return settings.plan
-  config = config_lib.at_scale(program, settings.scale)
+  config = config_lib.shipped_config(settings.experiment, settings.scale)
   shipped = config_lib.from_config(config, {settings.experiment: Settings})
+  if settings.scale != shipped.scale:
+    return settings.plan
   plan = settings.plan or shipped.plan
   is_shipped = plan == shipped.plan
-  if not (is_shipped and config_lib.has_own_text(settings, config)):
+  if not (is_shipped and config_lib.has_own_text(settings)):
     return plan
   sizes = set(shipped.num_states)
   return tuple(point for point in plan if point.num_states and sizes.isdisjoint(point.num_states))
@@ -86,7 +85,7 @@ def _run(*arguments: Any) -> str | None:
 def _check(*arguments: Any) -> None:
   from experiments.pipeline import checks
 
-  checks.check_grids(*arguments)
+  checks.check_grid(*arguments)
 
 
 STUDY = Study(_run, tables, figures, _check)

@@ -1,6 +1,6 @@
 """A study as a value; running its parts, and showing its records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import functools
 import pathlib
@@ -18,7 +18,7 @@ from experiments.records import environment, files, frame, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
-from experiments.settings.fields import deciding, digest, SettingsError
+from experiments.settings.fields import SettingsError
 from hmm_jax.models.sharding import float64_device
 
 # In the folder of a part: its records.
@@ -37,17 +37,17 @@ class Study(NamedTuple):
   """An experiment of the suite, whose class of settings stands in the registry.
 
   Attributes:
-    run: (settings, workdir, reporter) -> records in the workdir; `in_parts` makes one. That of a grid of trials takes
-      the numbers of trials and what the user gives, too, and returns a sentence that says what is left.
+    run: (several settings, workdir, reporter, numbers of trials, what the user gives) -> records in the workdir, and a
+      sentence on what is left; `in_parts` makes one, of one settings without trials.
     tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
-    check: (settings) -> raises SettingsError if this machine cannot run it.
+    check: (settings, what the user gives) -> raises SettingsError if this machine cannot run it.
   """
 
   run: Callable[..., str | None]
   tables: Callable[[pd.DataFrame, Any], dict[str, Table]]
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
-  check: Callable[[Any], Any] = _nothing
+  check: Callable[[Any, Any], Any] = _nothing
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Print the tables of a workdir's records, draw figures and the report, and print all paths, if it has any."""
@@ -83,15 +83,16 @@ class Study(NamedTuple):
       raise SettingsError(f'{workdir / results.FILE_NAME} cannot be shown ({error!r}); valid are {valid}') from error
 
 
-def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], str | None]:
+def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[..., str | None]:
   """Make the `run` of a study of parts, `settings -> its parts by name`, each a unit of work.
 
   It makes the missing parts, each with a key of its own, and writes the records of all once none is missing. A corrupt
-  part is renamed and made again. Returns what is left, as a sentence.
+  part is renamed and made again.
   """
 
-  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-    folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
+  def run(grid: Sequence[Any], workdir: pathlib.Path, reporter: Reporter, *_: Any) -> str | None:
+    (settings,) = grid
+    folder, key = workdir / 'parts' / lists.asking(settings), jax.random.key(settings.seed)
     units = [
       _unit(folder / name, functools.partial(part, settings, jax.random.fold_in(key, index)), workdir)
       for index, (name, part) in enumerate(parts(settings).items())
@@ -106,7 +107,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
         return [(settings, rows)], None
       return [], None
 
-    return queue.run([settings], workdir, units, finished, reporter)
+    return queue.run(grid, workdir, units, finished, reporter)
 
   return run
 
@@ -139,8 +140,3 @@ def _on_float64_device() -> Iterator[None]:
     yield
   finally:
     jax.config.update('jax_default_device', None)
-
-
-def _id(settings: Any) -> str:
-  """The id of settings: a digest of those that decide records."""
-  return digest([{name: value for name, value in deciding(settings).items() if name not in lists.NEVER_DECIDE}])

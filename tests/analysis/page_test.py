@@ -41,4 +41,4 @@ def test_the_command_is_read_back_as_the_same_settings(fields, tmp_path):
   (config,) = results.configs(tmp_path)
   command = origin.command('prompt_vs_head', config, 'x')
   _, back, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, ['run'])
-  assert registry.from_config(back) == made
+  assert registry.from_record(back) == made

@@ -76,5 +76,5 @@ def _chosen(job, index=''):
   assert container['command'] == ['python', '-m', 'experiments.main']
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
   values, config, _ = parse(['main', *arguments], registry.SETTINGS, ['run'])
-  num_trials = len(trials(registry.from_config(config)))
+  num_trials = len(trials(registry.from_record(config)))
   return trial_numbers(values.trials, num_trials), num_trials

@@ -17,7 +17,7 @@ from experiments.pipeline import checks, pretraining, sweep, trial as trial_lib
 from experiments.records import results
 from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
-from experiments.settings.fields import SettingsError
+from experiments.settings.fields import flat, SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 from experiments.studies import grids, registry
@@ -41,9 +41,9 @@ MEMORY = MemoryHMM(
 
 def _read(workdir, **changes):
   """The settings of a config with these fields, and what the files that they name have."""
-  config = config_of('smoke', **changes)
-  own = data.resolve(config, workdir, ())
-  return registry.from_config(config), own
+  values = flat(config_of('smoke', **changes).to_dict())
+  own = data.resolve(values, workdir, ())
+  return registry.from_record(values), own
 
 
 def _resolved(workdir, **changes):
@@ -235,26 +235,27 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
     for name in (settings.pretrained_from.replace('mine', 'yours'), 'mine-0123456789ab', '')
   ]
   assert trial.pretraining_id == ids[0] and len({*ids}) == 3
-  planned = pretraining.planned(settings, None, jax.random.key(0), directory=tmp_path / trial.pretraining_id)
+  planned = pretraining.planned(settings, None, jax.random.key(0))
+  home = pretraining.home(settings, tmp_path / trial.pretraining_id)
   for given in (own.models[settings.pretrained_from], None):
-    params = pretraining.pretrained_params(planned._replace(given=given), QUIET)
+    params = pretraining.pretrained_params(planned, home._replace(given=given), QUIET)
     assert_same_bits(params, _params(SMALLEST.clone(num_tokens=3, max_positions=24)))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype('float32')}
   with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
-    pretraining.pretrained_params(planned._replace(directory=tmp_path / 'other'), QUIET)
+    pretraining.pretrained_params(planned, home._replace(directory=tmp_path / 'other'), QUIET)
 
 
 @pytest.mark.parametrize(
   ('changes', 'sentence'),
   [
-    (dict(distribution='mess3'), '^pretrained_from is .*; valid is a model of 3 tokens, as mess3 has, and not of 4$'),
+    (dict(distribution='mess3'), '^hmm.num_tokens is 4; valid is 3, set by mess3$'),
     (dict(bert__max_positions=1), '^bert.max_positions is 1; valid is 24, set by '),
     (dict(pretrained_from='nowhere'), '^pretrained_from is .nowhere.*; valid is a folder of'),
   ],
 )
 def test_a_model_from_elsewhere_that_does_not_fit_is_refused(tmp_path, changes, sentence):
   changes = dict(pretrained_from=_model_folder(tmp_path / 'mine', num_tokens=4)) | changes
-  config = config_of('smoke', **changes)
+  values = flat(config_of('smoke', **changes).to_dict())
   with pytest.raises(SettingsError, match=sentence):
-    data.resolve(config, tmp_path, [name.replace('__', '.') for name in changes])
-    registry.from_config(config)
+    data.resolve(values, tmp_path, [name.replace('__', '.') for name in changes])
+    registry.from_record(values)

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from settings_cases import settings_of
 
+from experiments.own import data
 from experiments.pipeline import checks
 from experiments.settings.fields import SettingsError
 from experiments.settings.trial import trials
@@ -67,7 +68,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, settings):
 )
 def test_a_study_refuses_settings_that_it_cannot_run(field, experiment, changes):
   with pytest.raises(SettingsError, match=f'^{field} is'):
-    registry.EXPERIMENTS[experiment].check(_smoke(experiment, **changes))
+    registry.EXPERIMENTS[experiment].check(_smoke(experiment, **changes), data.NOTHING)
 
 
 def test_each_size_has_a_number_of_draws():

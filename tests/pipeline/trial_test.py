@@ -23,7 +23,7 @@ def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch
   trial = Trial(pretraining_settings(), Point(4), 0)
   monkeypatch.setattr(pretraining, 'chunked_corpus', any_tokens)
   folder, drawn = TrialFolder(trial, tmp_path), trial_lib.Drawn(None, None, None)
-  ((_, start),) = pretraining.params_along(trial_lib._pretraining(folder, drawn), (0,), QUIET)
+  ((_, start),) = pretraining.params_along(trial_lib._pretraining(folder, drawn)[1], (0,), QUIET)
   _, params = trial_lib._model(folder, drawn, 'untrained', None, QUIET)
   jax.tree.map(np.testing.assert_array_equal, params, start)
 
@@ -34,9 +34,9 @@ def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypa
   one, another = (TrialFolder(Trial(settings_of('smoke'), Point(4), at), tmp_path) for at in (number, other))
   monkeypatch.setattr(trial_lib, 'drawn_distribution', lambda trial: trial)
   monkeypatch.setattr(trial_lib, '_drawn', lambda trial, distribution, _: trial_lib.Drawn(distribution, None, 'ideals'))
-  monkeypatch.setattr(pretraining, 'pretrained_params', lambda planned, *_: planned)
-  _, planned = trial_lib._model(one, None, 'other_bert', None, QUIET)
-  assert (planned.text, planned.ideals, planned.directory) == (another.trial, 'ideals', another.pretrained_directory)
+  monkeypatch.setattr(pretraining, 'pretrained_params', lambda *given: given)
+  _, (planned, home, *_) = trial_lib._model(one, None, 'other_bert', None, QUIET)
+  assert (planned.text, home.ideals, home.directory) == (another.trial, 'ideals', another.pretrained_directory)
   assert planned.key == another.trial.keys().pretraining
 
 

@@ -113,7 +113,7 @@ def test_what_is_gone_stays_on_file_and_is_not_shown(tmp_path):
   _change(tmp_path, {'masks': masks, 'fast_compilation': True})
   assert registry.from_record(results.configs(tmp_path)[0]) == settings
   _change(tmp_path, {'masks': masks | {'joint': 3}})
-  with pytest.raises(SettingsError, match='masks.joint is 3.*valid is 2'):
+  with pytest.raises(SettingsError, match='masks.joint is 3'):
     results.begin(tmp_path, [settings])
 
 

@@ -69,7 +69,9 @@ pretraining.chunked_corpus = any_tokens
 out = pathlib.Path(out)
 try:
   with signals.answered():
-    params = pretraining.pretrained_params(pretraining.planned(settings, None, jax.random.key(3), directory=out), QUIET)
+    params = pretraining.pretrained_params(
+      pretraining.planned(settings, None, jax.random.key(3)), pretraining.home(settings, out), QUIET
+    )
 except signals.Stopped as stopped:
   sys.exit(stopped.status)
 leaves = jax.tree.leaves(params)

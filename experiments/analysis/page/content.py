@@ -45,11 +45,9 @@ def report(
   workdir: pathlib.Path, settings: Any, records: pd.DataFrame, tables: Mapping[str, Table], figures: Sequence[str]
 ) -> Report:
   """The report of a folder; `records` have their environments, and `figures` are the names of those in the folder."""
-  program = config_lib.shipped(settings.experiment)
-  scale = settings.scale if settings.scale in config_lib.scales(program) else None
-  question, *paragraphs = program['__doc__'].split('\n\n')
+  question, *paragraphs = config_lib.shipped(settings.experiment)['__doc__'].split('\n\n')
   claims = [paragraph for paragraph in paragraphs if paragraph.startswith('Claim')]
-  claims *= not config_lib.has_own_text(settings, config_lib.at_scale(program, scale))
+  claims *= not config_lib.has_own_text(settings)
   return Report(
     question,
     '\n'.join(claims),

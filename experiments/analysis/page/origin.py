@@ -10,6 +10,7 @@ import pandas as pd
 from experiments.analysis.tables import Table, table
 from experiments.records import environment, failures, files, results
 from experiments.settings import config as config_lib
+from experiments.settings.fields import flat
 from experiments.settings.grid import Settings
 
 _MOST_COMMANDS = 10
@@ -37,12 +38,9 @@ def of_folder(workdir: pathlib.Path, settings: Any, records: pd.DataFrame) -> tu
 
 def changed_settings(experiment: str, configs: Sequence[results.Record]) -> dict[str, list[str]]:
   """The distinct values, in words, of each field in which these settings differ from the defaults."""
-  shipped = config_lib.shipped(experiment)
-  known = config_lib.scales(shipped)
-  scales = [config['scale'] for config in configs if config['scale'] in known]
-  shipped_config = config_lib.at_scale(shipped, scales[0] if scales else None)
-  default, several = config_lib.override(shipped_config, [], Settings)
-  defaults = results.values(config_lib.expanded(default, several, lambda one: one.to_dict()))
+  scale = configs[0]['scale'] if configs else ''
+  default = flat(config_lib.shipped_config(experiment, scale).to_dict())
+  defaults = results.values(config_lib.points(default, Settings))
   return {name: words for name, words in results.values(configs).items() if words != defaults.get(name)}
 
 

@@ -197,4 +197,4 @@ def _cell(value: Any) -> str:
   return f'{value:.7g}' if isinstance(value, float) else str(value)
 
 
-STUDY = Study(in_parts(parts), _tables, check=parts)
+STUDY = Study(in_parts(parts), _tables, check=lambda settings, _: parts(settings))

@@ -29,7 +29,8 @@ def load(word: str, seed: int) -> Problem:
   Raises:
     SettingsError: one sentence that names the key, its value and what would be valid.
   """
-  return data.read('distribution', word, lambda word: _problem(word, seed))
+  with data.reading('distribution', word):
+    return _problem(word, seed)
 
 
 def _problem(word: str, seed: int) -> Problem:

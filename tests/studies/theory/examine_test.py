@@ -86,7 +86,7 @@ def test_a_changed_file_is_examined_anew(tmp_path):
   path, workdir, found = tmp_path / 'mine.json', tmp_path / 'run', []
   for changes in ({}, {'task_weights': [1.0, -1.2]}):
     path.write_text(json.dumps(HEALTHY | changes))
-    examine.STUDY.run(_settings(path), workdir, QUIET)
+    examine.STUDY.run([_settings(path)], workdir, QUIET)
     found.append(_by_name(results.load(workdir)))
   one_label, task = (records['Task enumerated'] for records in found)
   assert one_label['majority'] == 1 > task['majority'] and one_label['warning'] and not task['warning']
