@@ -125,7 +125,6 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('splits', lambda: _probe(splits=(-0.8, 1.2, 0.6))),
     ('splits', lambda: _probe(where=np.arange(50) < 2)),
     ('where', lambda: _probe(where=np.arange(50))),
-    ('table', lambda: hj.plots.layers({'a': (3, 1, 2)})),
     ('values', lambda: hj.plots.simplex(np.eye(3), np.ones((3, 4)))),
   ],
 )
