@@ -138,7 +138,7 @@ def given_once(**named: Any) -> None:
 def array(name: str, x: Any) -> Any:
   """Convert `x` to a numpy array of real numbers; JAX arrays stay on their device.
 
-  Accepts lists, data frames, tensors, fractions and any byte order. Numbers wider than 8 bytes become float64. A PRNG
+  Accepts lists, data frames, tensors, fractions and any byte order. Fractions and long doubles become float64. A PRNG
   key passes for an argument named `key...`, and in parameters. Raises ValueError for anything else, such as complex
   numbers, masked arrays, sparse matrices and strings.
   """
@@ -155,7 +155,7 @@ def array(name: str, x: Any) -> Any:
 
 
 def _values(x: Any) -> Any:
-  """The numbers of `x` as an array. Raises any error for a masked array, a number that would become 0, or none."""
+  """The numbers of `x` as an array. Raises any error for a masked array, or what has no real numbers."""
   if isinstance(x, Array):
     return x
   if isinstance(x, (list, tuple)):
@@ -165,19 +165,15 @@ def _values(x: Any) -> Any:
   if isinstance(x, np.ma.MaskedArray):
     raise TypeError('masked')
   try:
-    given = np.asarray(x)
+    values = np.asarray(x)
   except Exception:  # A tensor that requires a gradient, or of a type that numpy lacks.
-    given = np.asarray(x.tolist())
-  if given.dtype == object and not all(isinstance(value, numbers.Real) for value in given.flat):
-    raise TypeError('not real')
-  if given.dtype != object and given.dtype.kind not in 'biuf':  # bfloat16, or no number.
-    return given
-  is_wide = given.dtype == object or given.dtype.itemsize > 8
-  with np.errstate(over='ignore'):
-    values = given.astype(np.float64 if is_wide else given.dtype.newbyteorder('='), copy=False)
-  if ((values == 0) != (given == 0)).any():
-    raise ValueError('underflow')
-  return values
+    values = np.asarray(x.tolist())
+  if values.dtype == object:
+    if not all(isinstance(value, numbers.Real) for value in values.flat):
+      raise TypeError('not real')
+    return values.astype(np.float64)
+  is_wide = values.dtype == np.longdouble
+  return values.astype(np.float64 if is_wide else values.dtype.newbyteorder('='), copy=False)
 
 
 def tree(name: str, x: Any) -> Any:

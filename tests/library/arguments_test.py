@@ -113,7 +113,6 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('prompt', lambda: _tune(Shifted(MODEL), PARAMS, prompt_length=2)),
     ('tokens', lambda: _tune().predict([4, 1, 0])),
     ('temperature', lambda: heads.softmax_or_argmax(np.ones(3), 1e-38)),
-    ('inputs', lambda: token_readers.nearest_first([[4, 0], [4, 4]], 4)),
     # Fits.
     ('labels', lambda: optimum.converged_head(LAWS, CLASSES.astype(bool), **FIT)),
     ('features', lambda: separability.linear_separation(LAWS, CLASSES[:5], 2, 1e-9)),
@@ -154,7 +153,6 @@ REFUSED = {
   'masked rows': [np.ma.array(row, mask=row > 0.7) for row in SQUARES],
   'sparse': scipy.sparse.csr_array(SQUARES),
   'complex': SQUARES.astype(complex),
-  'below the least float64': [[0.5, Fraction(1, 10**400)], [0.25, 0.75]],
   'a key': KEY,
 }
 
