@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.files import folders
 from hmm_jax.models.bert import Bert
@@ -66,8 +67,6 @@ _KINDS: dict[bool, dict[str, Any]] = {
 _UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids')
 # Arrays that are one, as `tie_word_embeddings` says; a file may have either name, or both.
 _TIED = {'cls.predictions.decoder.weight': _WORDS, 'cls.predictions.decoder.bias': _OUTPUT_BIAS}
-# Names of the first BERTs by those of today.
-_FORMER = {'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'}
 _LAYER = 'bert.encoder.layer.'
 
 
@@ -109,21 +108,17 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   # First what a config of another kind lacks.
   for name, valid in {**_KINDS[causal], **_FIXED}.items():
     _check(config, name, valid)
-  sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
-  sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
+  sizes: dict[str, Any] = {ours: _size(config, theirs) for ours, theirs in _SIZES.items()}
+  sizes |= {ours: _rate(config, theirs) for ours, theirs in _RATES.items()}
   _check(config, 'attention_probs_dropout_prob', sizes['dropout_rate'])
   if dtype not in [*_DTYPES]:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
-  if sizes['width'] % sizes['num_heads']:
-    raise ValueError(
-      f'hidden_size of config.json is {sizes["width"]}; valid are multiples of {sizes["num_heads"]} heads'
-    )
-  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
+  return Bert(_size(config, 'vocab_size') - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
 
 
 def num_token_types(config: Mapping[str, Any]) -> int:
   """The number of token types; theirs has two where none is named. Raises ValueError if it is none."""
-  return _number({'type_vocab_size': 2, **config}, 'type_vocab_size', int)
+  return _size({'type_vocab_size': 2, **config}, 'type_vocab_size')
 
 
 def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
@@ -131,14 +126,18 @@ def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
     raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
 
 
-def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:
-  """A field that is a positive integer, or a number from 0 to below 1."""
+def _size(config: Mapping[str, Any], name: str) -> int:
+  """A field that is a positive integer."""
+  arguments.check_size(f'{name} of config.json', config.get(name))
+  return config[name]
+
+
+def _rate(config: Mapping[str, Any], name: str) -> float:
+  """A field that is a number from 0 to below 1."""
   value: Any = config.get(name)
-  # JSON has true for 1.
-  if type(value) not in (int, kind) or not (1 <= value < 2**31 if kind is int else 0 <= value < 1):
-    valid = 'a positive integer below 2^31' if kind is int else 'from 0 to below 1'
-    raise ValueError(f'{name} of config.json is {value!r}; valid is {valid}')
-  return kind(value)
+  if type(value) not in (int, float) or not 0 <= value < 1:
+    raise ValueError(f'{name} of config.json is {value!r}; valid is from 0 to below 1')
+  return float(value)
 
 
 @with_promotion
@@ -198,7 +197,7 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   >>> jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), params, same))
   True
   """
-  state = _of_today(state)
+  state = _read(state)
   num_layers = len({name.split('.')[3] for name in state if name.startswith(_LAYER)})
   if num_layers != bert.num_layers:
     raise ValueError(f'it has {num_layers} layers; valid is num_hidden_layers of config.json, {bert.num_layers}')
@@ -221,12 +220,11 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   return jax.tree.unflatten(jax.tree.structure(tree), flat.values())
 
 
-def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The arrays that are read, by their names of today. Raises ValueError if two that are tied to each other differ."""
+def _read(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """The arrays that are read, each by one name. Raises ValueError if two that are tied to each other differ."""
   by_name: dict[str, tuple[str, np.ndarray]] = {}
-  for given, values in state.items():
-    name = re.sub('|'.join(_FORMER), lambda former: _FORMER[former[0]], given)
-    first, same = by_name.setdefault(_TIED.get(name, name), (given, values))
+  for name, values in state.items():
+    first, same = by_name.setdefault(_TIED.get(name, name), (name, values))
     if not np.array_equal(same, values, equal_nan=True):
-      raise ValueError(f'{first} and {given} are tied and differ')
+      raise ValueError(f'{first} and {name} are tied and differ')
   return {name: values for name, (_, values) in by_name.items() if not _UNREAD.match(name)}

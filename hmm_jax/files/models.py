@@ -147,19 +147,10 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   if distribution is not None:
     arguments.check_vocabulary(bert, distribution)
   mask_id, num_types = _mask_id(folder, bert.num_tokens), hugging_face.num_token_types(config)
-  state = _state(folder)
+  state = folders.read_arrays(folder / _WEIGHTS)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
     params = hugging_face.params_of(bert, state, mask_id, num_types)
   return BertModel(bert), params, distribution
-
-
-def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """The arrays of a folder."""
-  weights, pickled = folder / _WEIGHTS, folder / 'pytorch_model.bin'
-  if pickled.exists() and not weights.exists():
-    valid = f'{_WEIGHTS}, which `save_pretrained` writes'
-    raise ValueError(f'{str(pickled)!r} is pickled, and could run code; valid is {valid}')
-  return folders.read_arrays(weights)
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
@@ -170,11 +161,8 @@ def _mask_id(folder: pathlib.Path, last: int) -> int:
     raise ValueError(f'{str(words)!r} is a vocabulary alone; valid is {valid}')
   if not path.exists():
     return last
-  content, settings, special = (
-    folders.read_json(folder / name) if (folder / name).exists() else {}
-    for name in ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json')
-  )
-  mask = special.get('mask_token') or settings.get('mask_token') or _MASK
+  content, of_class = folders.read_json(path), folder / 'tokenizer_config.json'
+  mask = (folders.read_json(of_class) if of_class.exists() else {}).get('mask_token') or _MASK
   if isinstance(mask, dict):
     mask = mask.get('content')
   with readable(path, "a tokenizer with 'content' and 'id' of its added tokens"):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import typing
 from typing import Any
 
 import jax
@@ -69,39 +68,21 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
   folder = pathlib.Path(directory).expanduser()
   model, params, _ = models.load(folder / _MODEL)
   content = folders.read_json(folder / 'head.json')
-  with readable(folder / 'head.json', _VALID):
-    tuner = _tuner(model, content)
-    # Folders of earlier versions do not name the hidden token, which was the first.
-    accuracy, hidden = content['accuracy'], content.get('hidden', 0)
-    if hidden not in ((-1,) if model.causal else (0, -1)):
-      raise ValueError(f'hidden is {hidden}, and by this model -1, or 0 if it is masked')
-    if not 0 <= accuracy <= 1:
-      raise ValueError(f'accuracy is {accuracy}, and not from 0 to 1')
   arrays = {f'head.{name}': values for name, values in folders.read_arrays(folder / 'head.safetensors').items()}
   with readable(folder, _VALID):
+    tuner = _tuner(model, content)
     if tuner.prompt:
       arrays['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
-    return tuner, params, _trainable(tuner, params, arrays), float(accuracy), int(hidden)
+    trainable = _trainable(tuner, params, arrays)
+    # Folders of earlier versions do not name the hidden token, which was the first.
+    return tuner, params, trainable, content['accuracy'], content.get('hidden', 0)
 
 
 def _tuner(model: MaskedLM, content: dict[str, Any]) -> Tuner:
   # A field of earlier versions; the shapes of arrays tell if it was used.
   fields = {name: x for name, x in content['fields'].items() if name != 'token_classes'}
-  head, prompt = _of_types(_HEADS[content['head']], fields), content['prompt']
-  tuner = Tuner(model, head, None if prompt is None else _of_types(Prompt, prompt))
-  # Programs are compiled for it: a list in a field would be found at the first prediction.
-  hash(tuner)
-  return tuner
-
-
-def _of_types(kind: Any, fields: dict[str, Any]) -> Any:
-  """`kind` of these fields. Raises ValueError unless each is of its type, where JSON may have 1 for 1.0."""
-  made = kind(**fields)
-  for name, valid in typing.get_type_hints(kind).items():
-    value = getattr(made, name)
-    if not isinstance(value, valid) and type(value) is not int:
-      raise ValueError(f'{name} is {value!r}, and not of type {valid}')
-  return made
+  prompt = content['prompt']
+  return Tuner(model, _HEADS[content['head']](**fields), prompt and Prompt(**prompt))
 
 
 def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -118,8 +99,4 @@ def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict
   expected = jax.eval_shape(init)
   shapes = {name: leaf.shape for name, leaf in folders.by_path(expected).items()}
   folders.check_arrays(arrays, shapes)
-  prompt = arrays.get('prompt')
-  if prompt is not None and not np.array_equal(prompt, model.prompt_space.project(prompt)):
-    space = model.prompt_space
-    raise ValueError(f'the prompt has {prompt.min():g} to {prompt.max():g}; valid is {space.low:g} to {space.high:g}')
   return jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])
