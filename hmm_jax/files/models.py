@@ -4,7 +4,6 @@ import pathlib
 from typing import Any
 
 import jax
-import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.files import load_distribution, readable, save_distribution
