@@ -206,10 +206,8 @@ def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | N
   sizes = dict(defaults.CORPUS)
   if corpus is not None:
     documents = np.asarray(arguments.array('corpus', corpus))
-    if documents.ndim != 2 or not documents.size:
-      raise ValueError(f'corpus has shape {documents.shape}; valid is [documents, length]')
+    _, document_length = arguments.check_shape('corpus', documents, 'documents', 'length')
     arguments.check_ids('corpus', documents, hmm.num_tokens)
-    document_length = documents.shape[1]
   elif document_length is not None:
     arguments.check_size('document_length', document_length, most=_LONGEST_DOCUMENT)
   if document_length is not None:
@@ -303,12 +301,11 @@ class DownstreamTask(NamedTuple):
     1
     """
     inputs = np.asarray(arguments.array('inputs', inputs))
-    if inputs.ndim != 2:
-      raise ValueError(f'inputs have shape {inputs.shape}; valid is [texts, length]')
-    labels = labels if callable(labels) else tasks.checked_labels(labels, len(inputs))
-    num_train = len(inputs) * 3 // 5 if num_train is None else num_train
-    arguments.check_size('num_train', num_train, most=len(inputs) - 1)
-    return cls(labels, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, inputs)
+    num_texts, length = arguments.check_shape('inputs', inputs, 'texts', 'length')
+    labels = labels if callable(labels) else tasks.checked_labels(labels, num_texts)
+    num_train = num_texts * 3 // 5 if num_train is None else num_train
+    arguments.check_size('num_train', num_train, most=num_texts - 1)
+    return cls(labels, key, length, num_train, num_texts - num_train, hidden, inputs)
 
   @with_promotion
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
@@ -325,8 +322,8 @@ class DownstreamTask(NamedTuple):
     if self.inputs is not None and weights.ndim == 1:
       return inputs, weights
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
-    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
-      raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
+    num_classes, _ = arguments.check_shape('task_weights', weights, 'classes', width)
+    arguments.check_size('task_weights: the number of classes', num_classes, 2)
     arguments.check_finite('task_weights', weights)
     return inputs, tasks.labelled(weights, tasks.label_probs(hmm, inputs, hidden=self.hidden)).labels
 
@@ -443,8 +440,7 @@ class Tuned:
     tokens, params = arguments.array('tokens', tokens), arguments.model_params(self.params)
     trainable = arguments.tree('trainable', self.trainable)
     arguments.check_texts(self.tuner.model, params, tokens)
-    if tokens.ndim != 2:
-      raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
+    arguments.check_shape('tokens', tokens, 'texts', 'length')
     arguments.check_ids('positions of the head', positions_read(self.tuner.head, 0, tokens.shape[1]), tokens.shape[1])
     # An accelerator would round products otherwise.
     with jax.default_matmul_precision('float32'):

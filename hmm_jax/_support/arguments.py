@@ -5,7 +5,7 @@ of `jax.jit`, `jax.vmap` or `jax.grad`, keep the type that JAX gave them. Values
 arrays with a position axis only in host memory, since reading them from an accelerator would block.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import functools
 import inspect
 import numbers
@@ -249,6 +249,33 @@ def check_finite(name: str, x: Any) -> None:
     raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
 
 
+def check_shape(name: str, x: Any, *axes: Any) -> tuple[int, ...]:
+  """The shape of an array. Raises ValueError unless it has these axes, behind any others if the first is `...`.
+
+  A number is the size of an axis; one that has a name is of any size but 0.
+  """
+  shape, own = np.shape(x), [axis for axis in axes if axis is not ...]
+  last = shape[len(shape) - len(own) :] if ... in axes else shape
+  fits = [size > 0 if isinstance(axis, str) else size == axis for size, axis in zip(last, own)]
+  if len(last) != len(own) or not all(fits):
+    valid = ', '.join(['...'] * (... in axes) + [str(axis) for axis in own])
+    raise ValueError(f'the shape of {name} is {shape}; valid is [{valid}]')
+  return shape
+
+
+def check_probs(name: str, probs: Any, *axes: Any, over: Any = -1, within: float = 1e-5) -> None:
+  """Raise ValueError unless probabilities have the axes of `check_shape` and sum to 1 `over` some, None for all."""
+  check_shape(name, probs, *axes)
+  rows = np.asarray(probs, np.float64)
+  # NaN is not at least 0.
+  if not (rows >= 0).all():
+    raise ValueError(f'{name} has an entry that is negative or not finite; valid are probabilities')
+  sums = np.ravel(rows.sum(over))
+  worst = sums[np.abs(sums - 1).argmax()]
+  if abs(worst - 1) > within:
+    raise ValueError(f'{name} has a row that sums to {worst:.6g}; valid is 1 (within {within})')
+
+
 def check_size(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
   if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
@@ -284,8 +311,7 @@ def check_vocabulary(model: Any, distribution: Any) -> None:
 
 def check_texts(model: Any, params: Any, tokens: Any) -> None:
   """Raise ValueError unless tokens [..., T] are texts of at least one token of a model's vocabulary, or [MASK]."""
-  if not np.ndim(tokens) or not tokens.shape[-1]:
-    raise ValueError(f'tokens have shape {np.shape(tokens)}; valid is [..., T], T at least 1')
+  check_shape('tokens', tokens, ..., 'T')
   check_ids('tokens', tokens, model.num_tokens + 1)
   check_vocabulary(model, params)
 
@@ -293,17 +319,10 @@ def check_texts(model: Any, params: Any, tokens: Any) -> None:
 def labelled(features: Any, labels: Any, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
   """Features [n, F], of their own type, and labels [n] in host memory; raises ValueError if they are no examples."""
   features, labels = np.asarray(array('features', features)), np.asarray(array('labels', labels))
-  if features.ndim != 2 or not len(features) or labels.shape != features.shape[:1]:
-    valid = '[n, F] and [n], n at least 1'
-    raise ValueError(f'features have shape {features.shape} and labels {labels.shape}; valid are {valid}')
+  # There may be none of a text.
+  num_texts, _ = check_shape('features', features, 'n', *features.shape[-1:])
+  check_shape('labels', labels, num_texts)
   check_finite('features', features)
   check_size('num_classes', num_classes, 2)
   check_ids('labels', labels, num_classes)
   return features, labels
-
-
-def check_widths(parts: Sequence[Any], width: int) -> None:
-  """Raise ValueError unless the rows of each part [..., T, D] have this width."""
-  for part in parts:
-    if part.shape[-1] != width:
-      raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments, compilation
-from hmm_jax._support.arguments import checked
+from hmm_jax._support.arguments import check_probs, check_shape, checked
 from hmm_jax._support.display import shown
-from hmm_jax.distributions.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
+from hmm_jax.distributions.hmm import HMM, mixed_permutations, softmax_of_uniform
 from hmm_jax.inference import passes
 from hmm_jax.inference.posterior import by_sequence, Posterior, posterior
 
@@ -84,17 +84,16 @@ class MemoryHMM(NamedTuple):
   def validate(self) -> 'MemoryHMM':
     """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
     hmm: MemoryHMM = arguments.with_arrays(self)
-    shape = emission_shape(hmm.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
-    memory_size, num_states, _ = shape
+    sizes = 'memory_size', 'num_states', 'num_tokens'
+    memory_size, num_states, _ = shape = check_shape('emission_matrix', hmm.emission_matrix, *sizes)
     num_cells = max(hmm.memory_probs.ndim, 1)
     memory_shape = (memory_size,) * num_cells
-    check_probs('memory_probs', hmm.memory_probs, memory_shape, axis=None)
+    check_probs('memory_probs', hmm.memory_probs, *memory_shape, over=None)
     of_memory = memory_shape if hmm.initial_probs.ndim > 1 else ()
-    check_probs('initial_probs', hmm.initial_probs, of_memory + (num_states,))
-    check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
-    check_probs('emission_matrix', hmm.emission_matrix, shape)
-    if np.shape(hmm.cell_index) != (num_states,):
-      raise ValueError(f'cell_index has shape {np.shape(hmm.cell_index)}; valid is {(num_states,)}')
+    check_probs('initial_probs', hmm.initial_probs, *of_memory, num_states)
+    check_probs('transition_matrix', hmm.transition_matrix, num_states, num_states)
+    check_probs('emission_matrix', hmm.emission_matrix, *shape)
+    check_shape('cell_index', hmm.cell_index, num_states)
     arguments.check_ids('cell_index', np.asarray(hmm.cell_index), num_cells)
     check_configurations(memory_size, num_cells)
     return hmm
@@ -116,11 +115,9 @@ def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
   [[0.125 0.375]
    [0.125 0.375]]
   """
-  if cell_probs.ndim != 2:
-    raise ValueError(f'cell_probs has shape {cell_probs.shape}; valid is [num_cells, memory_size]')
-  num_cells, memory_size = cell_probs.shape
+  num_cells, memory_size = check_shape('cell_probs', cell_probs, 'num_cells', 'memory_size')
   check_configurations(memory_size, num_cells)
-  check_probs('cell_probs', cell_probs, cell_probs.shape)
+  check_probs('cell_probs', cell_probs, num_cells, memory_size)
   return functools.reduce(lambda joint, probs: joint[..., None] * probs, cell_probs)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax._support.arguments import converted
+from hmm_jax._support.arguments import check_shape, converted
 
 _CORNERS = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
 
@@ -29,8 +29,7 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
   [[0.0, 0.0], [1.0, 0.0], [0.5, 0.87]]
   """
   beliefs, colours = np.asarray(beliefs), np.asarray(beliefs if values is None else values)
-  if beliefs.ndim != 2 or beliefs.shape[1] != 3:
-    raise ValueError(f'beliefs have shape {beliefs.shape}; valid is [n, 3], of three states')
+  check_shape('beliefs', beliefs, 'n', 3)
   if colours.shape not in (beliefs.shape, beliefs.shape[:1]):
     raise ValueError(f'values have shape {colours.shape}; valid is {beliefs.shape[:1]} or {beliefs.shape}, as beliefs')
   ax = ax or _new_axes()

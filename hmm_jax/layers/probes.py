@@ -52,8 +52,7 @@ class Probe(NamedTuple):
   def __call__(self, features: ArrayLike) -> np.ndarray:
     features = np.asarray(arguments.array('features', features))
     width = self.fitted[0].shape[1 if self.kind == 'table' else 0]
-    if not features.ndim or features.shape[-1] != width:
-      raise ValueError(f'features have shape {features.shape}; valid is [..., {width}], as those of the fit')
+    arguments.check_shape('features', features, ..., width)
     if self.kind == 'table':
       arguments.check_ids('features', features, 2**31)
     return _VALUES[self.kind](features, *self.fitted)
@@ -153,15 +152,15 @@ def mean_kl(targets: np.ndarray, values: np.ndarray) -> float:
 def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: str) -> None:
   if kind not in _FITS:
     raise ValueError(f'kind is {kind!r}; valid are {", ".join(map(repr, _FITS))}')
+  arguments.check_shape('features', features, ..., 'n', 'F')
+  arguments.check_shape('targets', targets, *features.shape[:-1], 'C')
   for name, array in ('features', features), ('targets', targets):
-    if array.ndim < 2 or not array.shape[-1] or array.shape[:-1] != features.shape[:-1]:
-      raise ValueError(f'{name} have shape {array.shape}; valid is [n, ..., C] for features {features.shape}')
     arguments.check_finite(name, array)
   if where.dtype != bool or where.shape != features.shape[:-1] or not where.any():
     found = f'of type {where.dtype} and shape {where.shape}, with {where.sum()} rows'
     raise ValueError(f'where is {found}; valid are bools {features.shape[:-1]}, at least one True')
-  if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
-    raise ValueError(f'targets have a negative entry or a sum other than 1; valid for {kind!r} are laws')
+  if kind != 'affine':
+    arguments.check_probs('targets', targets, *targets.shape, within=1e-4)
   if kind == 'table':
     arguments.check_ids('features', features, 2**31)
 

@@ -77,7 +77,8 @@ def joined(parts: Sequence[Array]) -> Array:
   """Parts [..., T_i, D] concatenated along time; leading axes broadcast."""
   if len(parts) == 1:
     return parts[0]
-  arguments.check_widths(parts, parts[-1].shape[-1])
+  for part in parts:
+    arguments.check_shape('embeddings or a prompt', part, ..., parts[-1].shape[-1])
   shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
   return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
 

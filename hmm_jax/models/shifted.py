@@ -5,6 +5,7 @@ from typing import Any
 
 from jax import Array
 
+from hmm_jax._support.arguments import check_shape
 from hmm_jax.models.model import at_positions, MaskedLM, Positions, prepend
 
 
@@ -53,7 +54,5 @@ class Shifted(MaskedLM):
     Raises ValueError for a prompt of another shape.
     """
     hidden = self.embed(params, tokens)
-    valid = 1, hidden.shape[-1]
-    if prompts.shape[-2:] != valid:
-      raise ValueError(f'prompt of a shifted model has shape {prompts.shape[-2:]}; valid is {valid}, prompt_length=1')
+    check_shape('prompt of a shifted model', prompts, ..., 1, hidden.shape[-1])
     return self.predict(params, prepend(prompts, hidden + prompts[..., None, :, :], place), positions)

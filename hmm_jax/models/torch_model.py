@@ -129,10 +129,7 @@ def _reads(predict: Any, texts: Any, num_tokens: int) -> tuple[bool, bool]:
 
 def _check(probs: np.ndarray, of_ids: np.ndarray, texts: np.ndarray, num_tokens: int) -> None:
   """Raise ValueError unless probs [n, 4, V] are probabilities, and those that a module gives for ids itself."""
-  if probs.shape != (*texts.shape, num_tokens):
-    raise ValueError(f'predict returns shape {probs[:1, :1].shape} for one token; valid is {(1, 1, num_tokens)}')
-  if not (probs >= 0).all() or not np.allclose(probs.sum(-1), 1, atol=1e-4):
-    raise ValueError('predict returns rows that are negative, not finite or do not sum to 1; valid are probabilities')
+  arguments.check_probs('what predict returns', probs, *texts.shape, num_tokens, within=1e-4)
   by_text = np.abs(probs - of_ids).max((1, 2))
   if by_text.max() > 1e-5:
     raise ValueError(

@@ -80,9 +80,7 @@ def check_head(head: Head, num_classes: int, num_features: int, length: int) -> 
 
   params = jax.eval_shape(lambda: head.init(jax.random.key(0), num_features, 0, length))
   _, scores = jax.eval_shape(jax.grad(total, has_aux=True), params)
-  if scores.shape != (2, num_classes):
-    valid = f'{(2, num_classes)}, a score for each class of the labels'
-    raise ValueError(f'head gives 2 texts scores of shape {scores.shape}; valid is {valid}')
+  arguments.check_shape('head scores of two texts', scores, 2, num_classes)
 
 
 class LinearHead(NamedTuple):
@@ -198,9 +196,7 @@ def attention_weights(head: AttentionHead, token_probs: Array, temperature: floa
   >>> print(attention_weights(params, jnp.ones((5, 4)), temperature=1.0))
   [0.2 0.2 0.2 0.2 0.2]
   """
-  if token_probs.shape[-2] != len(head.positions):
-    valid = f'{len(head.positions)}, with the prompt, as those that the head was made for'
-    raise ValueError(f'texts have {token_probs.shape[-2]} positions; valid are {valid}')
+  arguments.check_shape('token_probs', token_probs, ..., len(head.positions), head.key_weights.shape[-1])
   keys = _matmul(token_probs, head.key_weights.T) + head.positions
   return softmax_or_argmax(_matmul(keys, head.query), temperature)
 

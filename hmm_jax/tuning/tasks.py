@@ -203,8 +203,7 @@ def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np
   [1, 0]
   """
   labels = np.asarray(arguments.array('labels', labels))
-  if labels.shape != (num_inputs,):
-    raise ValueError(f'labels have shape {labels.shape}; valid is ({num_inputs},)')
+  arguments.check_shape('labels', labels, num_inputs)
   labels = labels + 0 if labels.dtype == bool else labels
   arguments.check_ids('labels', labels, num_classes)
   return labels.astype(np.int32)

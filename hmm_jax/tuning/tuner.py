@@ -268,9 +268,7 @@ def tune_epoch(
   (1, (1,))
   """
   num_inputs = len(jax.tree.leaves(features)[0])
-  valid = len(jax.tree.leaves(state.trainable)[0]), num_inputs
-  if labels.shape != valid:
-    raise ValueError(f'labels have shape {labels.shape}; valid is {valid}, tasks and inputs')
+  arguments.check_shape('labels', labels, len(jax.tree.leaves(state.trainable)[0]), num_inputs)
   steps = schedule.steps_per_epoch(num_inputs)
   if not steps:
     raise ValueError(f'batch_size is {schedule.batch_size}; valid is at most the number of inputs, {num_inputs}')

@@ -115,7 +115,7 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('temperature', lambda: heads.softmax_or_argmax(np.ones(3), 1e-38)),
     # Fits.
     ('labels', lambda: optimum.converged_head(LAWS, CLASSES.astype(bool), **FIT)),
-    ('features', lambda: separability.linear_separation(LAWS, CLASSES[:5], 2, 1e-9)),
+    ('labels', lambda: separability.linear_separation(LAWS, CLASSES[:5], 2, 1e-9)),
     ('max_iterations', lambda: optimum.converged_head(LAWS, CLASSES, **FIT | {'max_iterations': 1})),
     ('kind', lambda: _probe(kind='linear')),
     ('targets', lambda: _probe(targets=LAWS[:5])),
@@ -128,7 +128,7 @@ def _probe(features=LAWS, targets=LAWS, **options):
   ],
 )
 def test_wrong_arguments_are_refused_by_their_names(name, call):
-  with pytest.raises(ValueError, match=f'^{name}\\b'):
+  with pytest.raises(ValueError, match=f'^(the shape of )?{name}\\b'):
     call()
 
 

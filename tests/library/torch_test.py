@@ -96,7 +96,7 @@ def test_slopes_are_those_of_torch():
   [
     # [MASK] has no row; predictions are of another shape; they are no probabilities.
     ('module does not embed', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(3, 2), None)),
-    ('predict ', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(4, 2), lambda x: x.softmax(-1))),
+    ('the shape of what', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(4, 2), lambda x: x.softmax(-1))),
     ('.*valid are probabilities', lambda: (*own('all')[:3], own('all')[0][1])),
   ],
 )
