@@ -18,7 +18,6 @@ import dataclasses
 import functools
 import math
 import numbers
-import reprlib
 import time
 from typing import Any, NamedTuple
 import warnings
@@ -81,9 +80,6 @@ class Pretrained:
 
   def __iter__(self) -> Iterator[Any]:
     return iter((self.model, self.params))
-
-  def __getitem__(self, index: int) -> Any:
-    return (self.model, self.params)[index]
 
   @property
   def num_parameters(self) -> int:
@@ -311,13 +307,13 @@ class DownstreamTask(NamedTuple):
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
     """Inputs [n, T], drawn from `hmm` unless given, with [MASK] at `hidden`, and labels [n]; training texts first.
 
-    Raises ValueError where `task_weights` do not fit the distribution, or fail as a function.
+    Raises ValueError where `task_weights` do not fit the distribution, and what they raise as a function.
     """
     hmm, weights = arguments.distribution(hmm), self.task_weights
     inputs = _inputs(hmm, self)
     if callable(weights):
       posteriors = tasks.rule_probs(hmm, inputs, hidden=self.hidden)
-      return inputs, tasks.labelled(_refusing(weights), posteriors, inputs).labels
+      return inputs, tasks.labelled(weights, posteriors, inputs).labels
     weights = arguments.array('task_weights', weights)
     if self.inputs is not None and weights.ndim == 1:
       return inputs, weights
@@ -340,20 +336,6 @@ def _inputs(hmm: Distribution, task: DownstreamTask) -> np.ndarray:
   key_texts, _ = jax.random.split(arguments.key(task.key))
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length, task.hidden)
   return np.asarray(inputs)
-
-
-def _refusing(rule: tasks.LabelRule) -> tasks.LabelRule:
-  """A user's function, whose errors become a ValueError that names it."""
-
-  def labels(inputs: np.ndarray, posteriors: np.ndarray) -> Any:
-    try:
-      return rule(inputs, posteriors)
-    except Exception as error:
-      raised = f'which raised {type(error).__name__}: {error}'
-      valid = f'a function from texts {inputs.shape} and posteriors {posteriors.shape} to labels [{len(inputs)}]'
-      raise ValueError(f'labels are {reprlib.repr(rule)}, {raised}; valid is {valid}') from error
-
-  return labels
 
 
 @with_promotion

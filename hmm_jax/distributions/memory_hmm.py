@@ -207,15 +207,10 @@ def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray
   >>> bool((reverse_lift(hmm, lift(hmm, rows)) == rows).all())
   True
   """
-  return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
-
-
-def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array | np.ndarray:
-  """Sums [..., E] over all configurations that read the same value: [..., M, H]."""
   values = _values_read(hmm)
   reads = values == np.arange(hmm.memory_size)[:, None, None]
-  joint = joint.reshape(*joint.shape[:-1], 1, *values.shape)
-  return (joint * reads).sum(-2)
+  sums = (rows.reshape(*rows.shape[:-1], 1, *values.shape) * reads).sum(-2)
+  return sums / hmm.memory_size ** (hmm.num_cells - 1)
 
 
 @arguments.converted
@@ -238,24 +233,20 @@ class MemoryPosterior(NamedTuple):
 
   Attributes:
     cell_probs: [..., N, M], P[M_j | x_{1:T}] for every cell j; the same at every position.
-    leave_one_out_cell_probs: [..., T, N, M], P[M_j | x_{-t}].
     smoothed_probs: [..., T, H], P[H_t | x_{1:T}].
     leave_one_out_probs: [..., T, H], P[H_t | x_{-t}].
-    leave_one_out_read_probs: [..., T, M, H], P[M_{J_t}, H_t | x_{-t}], of which G_t is a linear function.
     joint: `Posterior` over the E joint states, [..., T, E].
     marginal_loglik: [...], log P[x_{1:T}] in nats; -inf if the evidence has probability zero.
 
   >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
   >>> posterior = memory_forward_backward(hmm, jnp.ones((5, 6)))
-  >>> posterior.cell_probs.shape, posterior.leave_one_out_read_probs.shape
-  ((1, 2), (5, 2, 3))
+  >>> posterior.cell_probs.shape, posterior.leave_one_out_probs.shape
+  ((1, 2), (5, 3))
   """
 
   cell_probs: Array
-  leave_one_out_cell_probs: Array
   smoothed_probs: Array
   leave_one_out_probs: Array
-  leave_one_out_read_probs: Array
   joint: Posterior
   marginal_loglik: Array
 
@@ -281,10 +272,8 @@ def _with_sums(hmm: MemoryHMM, result: Any) -> MemoryPosterior:
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
-    leave_one_out_cell_probs=cell_probs(hmm, joint.leave_one_out_probs),
     smoothed_probs=over_states(joint.smoothed_probs),
     leave_one_out_probs=over_states(joint.leave_one_out_probs),
-    leave_one_out_read_probs=jnp.asarray(_sum_by_value_read(hmm, joint.leave_one_out_probs)),
     joint=joint,
     marginal_loglik=joint.marginal_loglik,
   )

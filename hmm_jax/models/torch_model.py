@@ -34,9 +34,9 @@ def from_torch(
   on the CPU, embeddings in the type that `embed` returns, and results come back in float32; every call crosses from JAX
   to torch and back.
 
-  The model is called on texts of all ids (of more than 4,096, on that many and those that its config names): a language
-  model of Hugging Face must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token
-  changes, is `causal` here: if its row i reads token i, that row is read from [MASK] and the tokens before i.
+  The model is called on texts of all ids (of more than 4,096, on that many): a language model of Hugging Face must give
+  for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token changes, is `causal` here: if
+  its row i reads token i, that row is read from [MASK] and the tokens before i.
 
   Args:
     module: any; without `embed` and `predict` a language model of Hugging Face's transformers, masked or causal.
@@ -67,7 +67,7 @@ def from_torch(
   module.eval().requires_grad_(False)
   of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
   of_rows = predict or (lambda rows: of_module(inputs_embeds=rows))
-  texts = torch.tensor(_texts(module, num_tokens))
+  texts = torch.tensor(_texts(num_tokens))
   try:
     words = embed or module.get_input_embeddings()
     rows = words(texts)
@@ -86,30 +86,13 @@ def from_torch(
   if causal and reads_itself:
     beginning = words(torch.full((1, 1), num_tokens))
     law = lambda rows: of_rows(torch.cat([beginning.expand(len(rows), -1, -1), rows[:, :-1]], 1))
-  embed_still, law_still = (_without_dropout(module, function) for function in (words, law))
-  return TorchModel(num_tokens, rows.shape[-1], embed_still, lambda given: law_still(given.to(rows.dtype)), causal)
+  return TorchModel(num_tokens, rows.shape[-1], words, lambda given: law(given.to(rows.dtype)), causal)
 
 
-def _without_dropout(module: Any, function: Any) -> Any:
-  """`function` with the module in evaluation, though its owner may have put it into training since."""
-
-  def run(tensor: Any) -> Any:
-    is_training = module.training
-    module.eval()
-    try:
-      return function(tensor)
-    finally:
-      module.train(is_training)
-
-  return run
-
-
-def _texts(module: Any, num_tokens: int) -> np.ndarray:
-  """Texts [n, 4] of all ids and [MASK]; of a large vocabulary of _MOST_IDS, and of those that the config names."""
-  config: dict[str, Any] = getattr(getattr(module, 'config', None), 'to_dict', dict)()
-  named = [value for name, value in config.items() if name.endswith('_token_id') and value in range(num_tokens)]
+def _texts(num_tokens: int) -> np.ndarray:
+  """Texts [n, 4] of all ids and [MASK]; of a large vocabulary of _MOST_IDS."""
   some = np.linspace(0, num_tokens - 1, min(num_tokens, _MOST_IDS)).astype(int)
-  ids = np.unique([*some, *named, num_tokens])
+  ids = np.append(some, num_tokens)
   return np.resize(np.random.default_rng(0).permutation(ids), (-(-len(ids) // 4), 4))
 
 

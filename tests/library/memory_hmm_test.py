@@ -72,18 +72,14 @@ def inferred(hmm, rows):
 
 def expected_of(hmm, rows):
   """The same by definition: sums over the `Posterior` of the joint states."""
-  chain, shape, memory_size = joint_hmm(hmm), hmm.memory_probs.shape, hmm.memory_size
+  chain, shape = joint_hmm(hmm), hmm.memory_probs.shape
   joint = log_space_posterior(chain, rows)
-  read_CxH = np.indices(shape).reshape(len(shape), -1).T[:, hmm.cell_index]
-  is_read_MxCxH = read_CxH == np.arange(memory_size)[:, None, None]
   by_memory = lambda probs: probs.reshape(len(probs), -1, hmm.num_states)
-  leave_one_out, cell_probs = by_memory(joint.leave_one_out_probs), cells_of(shape, joint.smoothed_probs[0])
+  cell_probs = cells_of(shape, joint.smoothed_probs[0])
   posterior = MemoryPosterior(
     cell_probs=cell_probs,
-    leave_one_out_cell_probs=cells_of(shape, joint.leave_one_out_probs),
     smoothed_probs=by_memory(joint.smoothed_probs).sum(1),
-    leave_one_out_probs=leave_one_out.sum(1),
-    leave_one_out_read_probs=np.einsum('mch,tch->tmh', is_read_MxCxH, leave_one_out),
+    leave_one_out_probs=by_memory(joint.leave_one_out_probs).sum(1),
     joint=joint,
     marginal_loglik=joint.marginal_loglik,
   )

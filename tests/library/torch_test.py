@@ -35,16 +35,6 @@ def probs_of(model):
   return np.asarray(model.predict((), model.embed((), jnp.asarray(TEXTS))))
 
 
-def test_a_module_that_is_trained_on_is_read_without_dropout():
-  """Whatever mode its owner has put it into since; it stays in that."""
-  module = built('Bert')
-  model = hj.from_torch(module, V)
-  before = probs_of(model)
-  module.train()
-  np.testing.assert_array_equal(probs_of(model), before)
-  assert module.training
-
-
 @pytest.mark.parametrize(
   ('family', 'of', 'sizes'),
   [
