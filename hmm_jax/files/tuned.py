@@ -20,6 +20,7 @@ from hmm_jax.tuning.tuner import Prompt, Tuner
 _MODEL = 'model'
 _HEADS: dict[str, Any] = {kind.__name__: kind for kind in (heads.Linear, heads.Attention, heads.OfficialAttention)}
 _PROMPT = 'prompt_embeddings'
+_SOFTMAX = 'temperature', 1.0
 _VALID = 'that of a folder of `Tuned.save`'
 # PEFT has no task of masked prediction; that of features leaves the model's own output as it is.
 _ADAPTER = {
@@ -79,8 +80,8 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
 
 
 def _tuner(model: MaskedLM, content: dict[str, Any]) -> Tuner:
-  # A field of earlier versions; the shapes of arrays tell if it was used.
-  fields = {name: x for name, x in content['fields'].items() if name != 'token_classes'}
+  # Fields of earlier versions; the shapes of arrays tell if there were classes of tokens.
+  fields = {name: x for name, x in content['fields'].items() if name != 'token_classes' and (name, x) != _SOFTMAX}
   prompt = content['prompt']
   return Tuner(model, _HEADS[content['head']](**fields), prompt and Prompt(**prompt))
 

@@ -17,7 +17,7 @@ from hmm_jax.distributions import processes
 from hmm_jax.models import masking, model as model_lib
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.theory import assumptions
-from hmm_jax.tuning import heads, optimum, separability, tasks, token_readers
+from hmm_jax.tuning import optimum, separability, tasks, token_readers
 
 HIDDEN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 MEMORY = float32(dense_hmm(np.random.default_rng(1), 1))
@@ -112,7 +112,6 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('prompt_length', lambda: _tune(MODEL, PARAMS, prompt_length=3)),
     ('prompt', lambda: _tune(Shifted(MODEL), PARAMS, prompt_length=2)),
     ('tokens', lambda: _tune().predict([4, 1, 0])),
-    ('temperature', lambda: heads.softmax_or_argmax(np.ones(3), 1e-38)),
     # Fits.
     ('labels', lambda: optimum.converged_head(LAWS, CLASSES.astype(bool), **FIT)),
     ('labels', lambda: separability.linear_separation(LAWS, CLASSES[:5], 2, 1e-9)),

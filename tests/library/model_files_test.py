@@ -55,7 +55,7 @@ def tuned(head=LINEAR, prompt=PROMPT, model=EXACT, params=HMM):
 
 
 @pytest.mark.parametrize('prompt', (None, PROMPT))
-@pytest.mark.parametrize('head', (hj.Linear(2), hj.Attention(2, 3, 4, temperature=1.0), OfficialAttention(2)))
+@pytest.mark.parametrize('head', (hj.Linear(2), hj.Attention(2, 3, 4), OfficialAttention(2)))
 def test_a_tuned_prompt_and_head_come_back_to_the_bit(head, prompt, tmp_path):
   before = tuned(head, prompt)
   before.save(tmp_path / 'tuned')
