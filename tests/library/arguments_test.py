@@ -121,8 +121,7 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('targets', lambda: _probe(targets=2 * LAWS, kind='softmax')),
     ('features', lambda: _probe(kind='table')),
     ('splits', lambda: _probe(splits=(-0.8, 1.2, 0.6))),
-    ('splits', lambda: _probe(where=np.arange(50) < 2)),
-    ('where', lambda: _probe(where=np.arange(50))),
+    ('splits', lambda: _probe(LAWS[:2], LAWS[:2])),
     ('values', lambda: hj.plots.simplex(np.eye(3), np.ones((3, 4)))),
   ],
 )
