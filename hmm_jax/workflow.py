@@ -419,8 +419,7 @@ class Tuned:
     Raises ValueError at an id that is neither in the vocabulary nor [MASK].
     """
     assert self.tuner.model is not None
-    tokens, params = arguments.array('tokens', tokens), arguments.model_params(self.params)
-    trainable = arguments.tree('trainable', self.trainable)
+    tokens, params = arguments.array('tokens', tokens), self.params
     arguments.check_texts(self.tuner.model, params, tokens)
     arguments.check_shape('tokens', tokens, 'texts', 'length')
     arguments.check_ids('positions of the head', positions_read(self.tuner.head, 0, tokens.shape[1]), tokens.shape[1])
@@ -430,7 +429,7 @@ class Tuned:
       features = tuner_lib.frozen_features(self.tuner, params, inputs, **_AT_A_TIME)
       # A head alone needs no model from here on: its features are computed.
       tuner, frozen = self.tuner.after_features(params)
-      (classes,) = np.asarray(tuner_lib.predictions(tuner, trainable, frozen, features, **_AT_A_TIME))
+      (classes,) = np.asarray(tuner_lib.predictions(tuner, self.trainable, frozen, features, **_AT_A_TIME))
       return classes
 
   def save(self, directory: Path) -> None:

@@ -137,10 +137,7 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
-    causal = (folder / _CAUSAL).exists() and folders.read_json(folder / _CAUSAL).get('causal')
-    if causal not in (True, False):
-      raise ValueError(f'causal is {causal!r} in {_CAUSAL}; valid is true or false')
-    return ExactModel(distribution.num_tokens, causal), distribution, distribution
+    return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
   config = folders.read_json(folder / 'config.json')
   bert = hugging_face.bert_of(config)
   if distribution is not None:
@@ -167,8 +164,6 @@ def _mask_id(folder: pathlib.Path, last: int) -> int:
   with readable(path, "a tokenizer with 'content' and 'id' of its added tokens"):
     ids = {token['content']: token['id'] for token in content.get('added_tokens') or []}
     ids |= content.get('model', {}).get('vocab', {})
-  mask_id = ids.get(str(mask))
-  # JSON has true for 1.
-  if type(mask_id) is not int or not 0 <= mask_id <= last:
-    raise ValueError(f'the id of {mask} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
+  mask_id: Any = ids.get(str(mask))
+  arguments.check_size(f'the id of {mask} in the tokenizer of {str(folder)!r}', mask_id, 0, last)
   return mask_id

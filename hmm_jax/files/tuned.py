@@ -40,24 +40,23 @@ def save_tuned(
   `adapter_model.safetensors` the prompt [P, E]. Only a prefix on a masked BERT is a PEFT adapter, by
   `adapter_config.json`: PEFT puts rows first, and a prompt on a causal model stands behind its first [MASK].
 
-  Raises ValueError if the tuner has more than a head and a prompt on a frozen model, the model or the head is of a
-  class of your own, a number is not finite, or the folder is not empty; OSError if it cannot be written.
+  Raises ValueError if the model or the head is of a class of your own, a number is not finite, or the folder is not
+  empty; OSError if it cannot be written.
   """
   head: Any = tuner.head
-  prompt, of_head = tuner.prompt, trainable['head']
-  if tuner.probes or tuner.finetunes or tuner.model is None:
-    raise ValueError(f'the tuner is {tuner!r}; valid is a head, with or without a prompt, on a frozen model')
+  model: Any = tuner.model
+  prompt = tuner.prompt
   if type(head) not in _HEADS.values():
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
   arguments.check_finite('head and prompt', trainable)
   with folders.new_folder(directory) as folder:
-    models.save(folder / _MODEL, tuner.model, params)
+    models.save(folder / _MODEL, model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
     folders.write_json(folder / 'head.json', {**fields, 'prompt': prompt and dataclasses.asdict(prompt)})
-    folders.write_arrays(folder / 'head.safetensors', folders.by_path(of_head))
+    folders.write_arrays(folder / 'head.safetensors', folders.by_path(trainable['head']))
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
-      if isinstance(tuner.model, BertModel) and not tuner.model.causal and prompt.place == 0:
+      if isinstance(model, BertModel) and not model.causal and prompt.place == 0:
         folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
 
 

@@ -10,6 +10,7 @@ import rationals
 from hmm_jax.tuning import best_head as best_head_lib, tasks
 from hmm_jax.tuning.separability import exact_certificate
 
+
 # Features are what they are: no G is hidden behind them.
 def best_head(features, labels, error=0.0):
   return best_head_lib.best_head(features, labels, 2, [], error=error, tolerance=1e-9)

@@ -99,7 +99,6 @@ def with_fields(**fields):
     # It makes no exact model of a BERT.
     ('bert/model/config.json', pathlib.Path.unlink),
     ('exact/model/distribution.json', lambda path: save_distribution(path, hj.random_hmm(0, 3, 3))),
-    ('exact/model/causal.json', lambda path: path.write_text('{"causal": "no"}')),
     ('exact/head.safetensors', changed(lambda x: x * np.nan)),
     # Infinite in float32, in which models compute.
     ('bert/adapter_model.safetensors', changed(lambda x: np.full(x.shape, 1e300))),
