@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -24,16 +23,9 @@ def power_features(features: Any, degree: int) -> Any:
   [1.0, 2.828, 4.0]
   """
   arguments.check_size('degree', degree, 1)
-  factors = np.array(list(itertools.combinations_with_replacement(range(features.shape[-1]), degree)), int)
-  factors = factors.reshape(-1, degree)
-  roots = np.array([_root_of_orders(row) for row in factors], features.dtype)
-  return features[..., factors].prod(-1) * roots
-
-
-def _root_of_orders(factors: np.ndarray) -> float:
-  """The root of the number of orders of a product's factors."""
-  repeats = np.unique(factors, return_counts=True)[1]
-  return math.sqrt(math.factorial(len(factors)) / math.prod(map(math.factorial, repeats.tolist())))
+  factors = list(itertools.combinations_with_replacement(range(features.shape[-1]), degree))
+  orders = [len(set(itertools.permutations(row))) for row in factors]
+  return features[..., np.array(factors)].prod(-1) * np.sqrt(orders).astype(features.dtype)
 
 
 class MlpHead(NamedTuple):
