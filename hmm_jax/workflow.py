@@ -199,23 +199,22 @@ def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, Ma
 
 def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | None, chunk_length: int | None) -> Any:
   """The chunks [S, T] of a corpus, or of as many tokens as by default."""
-  sizes = dict(defaults.CORPUS)
+  sizes, documents = defaults.CORPUS, None
   if corpus is not None:
     documents = np.asarray(arguments.array('corpus', corpus))
-    _, document_length = arguments.check_shape('corpus', documents, 'documents', 'length')
+    _, length = arguments.check_shape('corpus', documents, 'documents', 'length')
     arguments.check_ids('corpus', documents, hmm.num_tokens)
-  elif document_length is not None:
-    arguments.check_size('document_length', document_length, most=_LONGEST_DOCUMENT)
-  if document_length is not None:
-    num_tokens = sizes['num_documents'] * sizes['document_length']
-    sizes.update(document_length=document_length, num_documents=-(-num_tokens // document_length))
-  chunk_length = min(sizes['chunk_length'], sizes['document_length']) if chunk_length is None else chunk_length
-  arguments.check_size('chunk_length', chunk_length, most=sizes['document_length'])
-  if corpus is not None:
+  else:
+    length = sizes['document_length'] if document_length is None else document_length
+    arguments.check_size('document_length', length, most=_LONGEST_DOCUMENT)
+  chunk_length = min(sizes['chunk_length'], length) if chunk_length is None else chunk_length
+  arguments.check_size('chunk_length', chunk_length, most=length)
+  if documents is not None:
     return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
-  if far := far_start(hmm, sizes['document_length'], chunk_length):
+  if far := far_start(hmm, length, chunk_length):
     warnings.warn(far, stacklevel=4)
-  return sample_chunks(key, hmm, **sizes | {'chunk_length': chunk_length})
+  num_documents = -(-sizes['num_documents'] * sizes['document_length'] // length)
+  return sample_chunks(key, hmm, num_documents, length, chunk_length)
 
 
 def _optimizer(model: MaskedLM, given: Any, learning_rate: Any, num_steps: int) -> optax.GradientTransformation:

@@ -16,6 +16,7 @@ import numpy as np
 from hmm_jax._support import arguments, compilation
 from hmm_jax._support.arguments import check_probs, check_shape, checked
 from hmm_jax._support.display import shown
+from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import HMM, mixed_permutations, softmax_of_uniform
 from hmm_jax.inference import passes
 from hmm_jax.inference.posterior import by_sequence, Posterior, posterior
@@ -77,8 +78,7 @@ class MemoryHMM(NamedTuple):
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
     memory_probs = joint.sum(-1)
     total = memory_probs[..., None]
-    where = np.where if isinstance(joint, np.ndarray) and isinstance(self.initial_probs, np.ndarray) else jnp.where
-    initial_probs = where(total > 0, joint / where(total > 0, total, 1), self.initial_probs)
+    initial_probs = joint / positive_or_one(total) + (total == 0) * self.initial_probs
     return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
 
   def validate(self) -> 'MemoryHMM':
