@@ -235,9 +235,8 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
   if not _is_on_host(ids) or isinstance(where, jax.core.Tracer):
     return
   ids = np.asarray(ids)
-  if ids.size and ids.dtype.kind not in 'iu':
-    raise ValueError(f'{name} are of type {ids.dtype}; valid are integers')
-  is_wrong = np.asarray(where, bool) & ((ids < 0) | (ids >= num_ids))
+  is_id = (ids >= 0) & (ids < num_ids) & (ids.dtype.kind in 'iu')
+  is_wrong = np.asarray(where, bool) & ~is_id
   if is_wrong.any():
     wrong = np.broadcast_to(ids, is_wrong.shape)[is_wrong][0]
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
