@@ -32,7 +32,7 @@ class MemoryHMM(NamedTuple):
   Configurations are numbered in C order, the last cell fastest, and there are M^N of them, so E = M^N H.
 
   Attributes:
-    memory_probs: [M, ..., M], an axis per cell: P[M_1, ..., M_N].
+    memory_probs: [M, ..., M], an axis per cell: P[M_1, ..., M_N], `np.multiply.outer` of independent ones.
     initial_probs: [H], P[H_1]; or [M, ..., M, H], P[H_1 | M], if the first state depends on the memory.
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     cell_index: [H] integers below N, the cell J that each hidden state reads.
@@ -105,20 +105,6 @@ def check_configurations(memory_size: int, num_cells: int) -> None:
   if count > MAX_CONFIGURATIONS:
     valid = f'fewer: {memory_size}^{num_cells} = {count} memory configurations exceed {MAX_CONFIGURATIONS}'
     raise ValueError(f'num_cells is {num_cells}; valid is {valid}')
-
-
-@arguments.converted
-def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
-  """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M].
-
-  >>> print(independent_cells(jnp.array([[0.5, 0.5], [0.25, 0.75]])))
-  [[0.125 0.375]
-   [0.125 0.375]]
-  """
-  num_cells, memory_size = check_shape('cell_probs', cell_probs, 'num_cells', 'memory_size')
-  check_configurations(memory_size, num_cells)
-  check_probs('cell_probs', cell_probs, num_cells, memory_size)
-  return functools.reduce(lambda joint, probs: joint[..., None] * probs, cell_probs)
 
 
 @arguments.converted

@@ -88,11 +88,9 @@ def _tuner(model: MaskedLM, content: dict[str, Any]) -> Tuner:
 def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
   """The arrays as the tree that this tuner trains. Raises ValueError if they are not those of such a tree."""
   model: Any = tuner.model
-  head: Any = tuner.head
   # Only this array tells the length of the texts.
   longest = len(arrays['head.positions']) if 'head.positions' in arrays else model.max_positions
   length = longest - (tuner.prompt.length if tuner.prompt else 0)
-  heads.check_head(head, head.num_classes, model.num_tokens, length)
   # A head is trained on outputs, a prompt on texts.
   inputs = (1, length) if tuner.prompt else (1, length, model.num_tokens)
   init = lambda: tuner.init(jax.random.key(0), params, jax.ShapeDtypeStruct(inputs, np.int32))

@@ -30,8 +30,7 @@ def simplex(beliefs: ArrayLike, values: ArrayLike | None = None, ax: Any = None)
   """
   beliefs, colours = np.asarray(beliefs), np.asarray(beliefs if values is None else values)
   check_shape('beliefs', beliefs, 'n', 3)
-  if colours.shape not in (beliefs.shape, beliefs.shape[:1]):
-    raise ValueError(f'values have shape {colours.shape}; valid is {beliefs.shape[:1]} or {beliefs.shape}, as beliefs')
+  check_shape('values', colours, *beliefs.shape[: max(colours.ndim, 1)])
   ax = ax or _new_axes()
   ax.plot(*_CORNERS[[0, 1, 2, 0]].T, color='0.6', linewidth=0.8, linestyle='-', marker='')
   ax.scatter(*(beliefs @ _CORNERS).T, c=colours.clip(0, 1) if colours.ndim == 2 else colours, s=3)

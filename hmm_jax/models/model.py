@@ -66,11 +66,8 @@ def at_positions(x: Array, positions: Positions) -> Array:
   arguments.check_ids('positions', positions, x.shape[-2])
   if positions.ndim == 1:
     return jnp.take(x, positions, axis=-2, mode='clip')
-  try:
-    return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
-  except ValueError:
-    axes = x.shape[:-2]
-    raise ValueError(f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {axes} of texts')
+  arguments.check_shape('positions', positions, *x.shape[:-2], 'Q')
+  return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
 
 
 def joined(parts: Sequence[Array]) -> Array:

@@ -42,10 +42,6 @@ class Shifted(MaskedLM):
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self.model.decode(params, at_positions(embeddings, positions))
 
-  def predict_visiting(self, params: Any, embeddings: Array, visit: Any, positions: Positions = None) -> Array:
-    """Override: raises ValueError, since a shift stands before no layer; add it to the last one of `model` itself."""
-    raise ValueError(f'model {self.name} has no activations; valid is the model that it shifts')
-
   def predict_prompted(
     self, params: Any, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
   ) -> Array:

@@ -86,7 +86,8 @@ def from_torch(
   if causal and reads_itself:
     beginning = words(torch.full((1, 1), num_tokens))
     law = lambda rows: of_rows(torch.cat([beginning.expand(len(rows), -1, -1), rows[:, :-1]], 1))
-  return TorchModel(num_tokens, rows.shape[-1], words, lambda given: law(given.to(rows.dtype)), causal)
+  most = getattr(getattr(module, 'config', None), 'max_position_embeddings', TorchModel.max_positions)
+  return TorchModel(num_tokens, rows.shape[-1], words, lambda given: law(given.to(rows.dtype)), causal, most)
 
 
 def _texts(num_tokens: int) -> np.ndarray:
@@ -131,6 +132,7 @@ class TorchModel(MaskedLM):
     words: embeddings [B, T, E] of ids [B, T], as tensors, as what follows.
     law: probabilities [B, T, V] of embeddings.
     causal: whether row i sees only the tokens before i.
+    max_positions: those of the module's config, if it has one.
   """
 
   num_tokens: int
@@ -138,6 +140,7 @@ class TorchModel(MaskedLM):
   words: 'Callable[[torch.Tensor], torch.Tensor]'
   law: 'Callable[[torch.Tensor], torch.Tensor]'
   causal: bool = False
+  max_positions: int = 2**20
 
   name = 'torch'
 
@@ -145,7 +148,6 @@ class TorchModel(MaskedLM):
     return _call(lambda ids: self.words(ids.long()), 1, (*tokens.shape, self.width), tokens.astype(jnp.int32))
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    _check_length(self, embeddings.shape[-2])
     return at_positions(_probs(self, embeddings), positions)
 
   def pull_back(self, embeddings: Any, slopes: Any) -> Any:
@@ -154,17 +156,6 @@ class TorchModel(MaskedLM):
 
     probs = self.law(embeddings.requires_grad_())
     return torch.autograd.grad(probs, embeddings, slopes.to(probs.dtype))[0]
-
-
-@functools.lru_cache(maxsize=32)
-def _check_length(model: TorchModel, length: int) -> None:
-  """Raise ValueError if the module has too few positions: inside of a callback that ends in a traceback of JAX."""
-  import torch
-
-  try:
-    model.law(torch.zeros(1, length, model.width))
-  except Exception as error:
-    raise ValueError(f'module does not predict {length} positions, prompt included ({type(error).__name__}: {error})')
 
 
 def _call(function: Callable[..., Any], num_axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:

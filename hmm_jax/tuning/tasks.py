@@ -192,10 +192,9 @@ def rule_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int
   >>> rule_probs(even, np.array([[0, 1, 2]]), hidden=-1).tolist()  # of the two states of T; `even` has three
   [[0.0, 1.0]]
   """
-  if not isinstance(distribution, Process):
-    return label_probs(distribution, inputs, cell, hidden)
-  size = even_size(len(inputs), inputs.shape[1] * distribution.num_states, LABELLED_ENTRIES)
-  return in_blocks(lambda block: beliefs(distribution, block)[:, hidden], inputs, size)
+  if isinstance(distribution, Process):
+    return beliefs(distribution, inputs)[:, hidden]
+  return label_probs(distribution, inputs, cell, hidden)
 
 
 def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np.ndarray:

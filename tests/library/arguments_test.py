@@ -78,7 +78,6 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('replace', lambda: hj.with_activations(EXACT, HIDDEN, TOKENS, {'layer_1': 0})),
     ('replace', lambda: hj.with_activations(EXACT, HIDDEN, TOKENS, {'beliefs': np.ones(2)})),
     ('the activation', lambda: hj.save_activations('/none', EXACT, float32_hmm(1, 3, 4), TOKENS, HIDDEN)),
-    ('model Shifted', lambda: hj.activations(Shifted(MODEL), PARAMS, TOKENS)),
     ('width', lambda: SMALLEST.clone(width=9).init(KEY, TOKENS)),
     ('place', lambda: model_lib.prepend(np.ones((1, 1)), np.ones((1, 4, 1)), 4)),
     ('mask_share', lambda: masking.corrupt(KEY, TOO_MUCH, TOKENS)),

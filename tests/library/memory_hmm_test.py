@@ -28,13 +28,12 @@ def test_likelihood_rows_and_lifting():
   np.testing.assert_allclose(in_float64(memory_lib.reverse_lift, hmm, of_tokens), columns, atol=1e-14)
 
 
-def test_independent_cells_multiply():
-  """The memory's probabilities are the products of the cells' own, and their marginals are the cells'."""
+def test_the_law_of_a_cell_is_a_marginal():
+  """Of independent cells it is their own."""
   cells = np.random.default_rng(0).dirichlet(np.ones(3), 3)
-  joint = in_float64(memory_lib.independent_cells, cells)
-  np.testing.assert_allclose(joint, np.einsum('i,j,k->ijk', *cells), rtol=1e-14)
   hmm = dense_hmm(np.random.default_rng(0), 3, memory_size=3)
-  np.testing.assert_allclose(in_float64(memory_lib.cell_probs, hmm, joint.reshape(-1)), cells, rtol=1e-13)
+  joint = np.einsum('i,j,k->ijk', *cells).reshape(-1)
+  np.testing.assert_allclose(in_float64(memory_lib.cell_probs, hmm, joint), cells, rtol=1e-13)
 
 
 def test_flattened_chain_and_chunk_start_are_the_definitions():
