@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments, compilation
-from hmm_jax._support.arguments import check_probs, check_shape, checked
+from hmm_jax._support.arguments import check_probs, check_shape, checked, require
 from hmm_jax._support.display import shown
 from hmm_jax._support.float64 import positive_or_one
 from hmm_jax.distributions.hmm import HMM, mixed_permutations, softmax_of_uniform
@@ -100,11 +100,9 @@ class MemoryHMM(NamedTuple):
 
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
-  """Raise ValueError, with the count and the limit, if M^N is more than inference enumerates."""
-  count = memory_size**num_cells
-  if count > MAX_CONFIGURATIONS:
-    valid = f'fewer: {memory_size}^{num_cells} = {count} memory configurations exceed {MAX_CONFIGURATIONS}'
-    raise ValueError(f'num_cells is {num_cells}; valid is {valid}')
+  """Raise ValueError if M^N is more than inference enumerates."""
+  valid = f'fewer: inference enumerates at most {MAX_CONFIGURATIONS} configurations of cells of {memory_size} values'
+  require(memory_size**num_cells <= MAX_CONFIGURATIONS, 'num_cells', num_cells, valid)
 
 
 @arguments.converted

@@ -65,7 +65,7 @@ def by_path(tree: Any) -> dict[str, Any]:
   return {jax.tree_util.keystr(path, simple=True, separator='.'): leaf for path, leaf in leaves}
 
 
-def check_arrays(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_arrays(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[Any, ...]]) -> None:
   """Raise ValueError unless the arrays have these names and shapes, and floating-point numbers, finite in float32."""
   for name in {**shapes, **arrays}:
     if name not in arrays or name not in shapes:

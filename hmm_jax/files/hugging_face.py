@@ -63,10 +63,9 @@ _KINDS: dict[bool, dict[str, Any]] = {
   False: {'architectures': ['BertForMaskedLM'], 'is_decoder': False},
   True: {'architectures': ['BertLMHeadModel'], 'is_decoder': True},
 }
-# Arrays that a masked language model does not read.
-_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids')
-# Arrays that are one, as `tie_word_embeddings` says; a file may have either name, or both.
-_TIED = {'cls.predictions.decoder.weight': _WORDS, 'cls.predictions.decoder.bias': _OUTPUT_BIAS}
+# Arrays that a masked language model does not read; those of the decoder are the words and the output's bias again, as
+# `tie_word_embeddings` says.
+_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids|cls\.predictions\.decoder')
 _LAYER = 'bert.encoder.layer.'
 
 
@@ -114,11 +113,6 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   if dtype not in [*_DTYPES]:
     raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
   return Bert(_size(config, 'vocab_size') - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
-
-
-def num_token_types(config: Mapping[str, Any]) -> int:
-  """The number of token types; theirs has two where none is named. Raises ValueError if it is none."""
-  return _size({'type_vocab_size': 2, **config}, 'type_vocab_size')
 
 
 def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
@@ -182,14 +176,14 @@ def state_of(params: Any) -> dict[str, np.ndarray]:
   return {**by_name, TOKEN_TYPES: np.zeros_like(by_name[_WORDS][:1])}
 
 
-def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_types: int = 1) -> dict[str, Any]:
-  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`, of `num_types` token types.
+def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict[str, Any]:
+  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`.
 
   Token ids above `mask_id` fall by one, since here [MASK] comes last. The embedding of token type 0 is added to every
   position.
 
   Raises:
-    ValueError: an array is missing, unknown, of another shape or type, not finite, or differs from one it is tied to.
+    ValueError: an array is missing, unknown, of another shape or type, or not finite.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
@@ -197,14 +191,14 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   >>> jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), params, same))
   True
   """
-  state = _read(state)
+  state = {name: values for name, values in state.items() if not _UNREAD.match(name)}
   num_layers = len({name.split('.')[3] for name in state if name.startswith(_LAYER)})
   if num_layers != bert.num_layers:
     raise ValueError(f'it has {num_layers} layers; valid is num_hidden_layers of config.json, {bert.num_layers}')
   tree = _shapes(bert)
   expected = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), tree))
   shapes = {name: values.shape for name, values in expected.items()}
-  folders.check_arrays(state, {**shapes, TOKEN_TYPES: (num_types, bert.width)})
+  folders.check_arrays(state, {**shapes, TOKEN_TYPES: ('token types', bert.width)})
   flat: dict[str, np.ndarray] = {}
   for path in folders.by_path(tree):
     values = np.concatenate([state[name] for name in _their_names(path)])
@@ -218,13 +212,3 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
     wide = np.promote_types(positions.dtype, np.float32)
     flat['position_embedding'] = positions.astype(wide) + first_type
   return jax.tree.unflatten(jax.tree.structure(tree), flat.values())
-
-
-def _read(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The arrays that are read, each by one name. Raises ValueError if two that are tied to each other differ."""
-  by_name: dict[str, tuple[str, np.ndarray]] = {}
-  for name, values in state.items():
-    first, same = by_name.setdefault(_TIED.get(name, name), (name, values))
-    if not np.array_equal(same, values, equal_nan=True):
-      raise ValueError(f'{first} and {name} are tied and differ')
-  return {name: values for name, (_, values) in by_name.items() if not _UNREAD.match(name)}

@@ -142,10 +142,9 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   bert = hugging_face.bert_of(config)
   if distribution is not None:
     arguments.check_vocabulary(bert, distribution)
-  mask_id, num_types = _mask_id(folder, bert.num_tokens), hugging_face.num_token_types(config)
-  state = folders.read_arrays(folder / _WEIGHTS)
+  mask_id, state = _mask_id(folder, bert.num_tokens), folders.read_arrays(folder / _WEIGHTS)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
-    params = hugging_face.params_of(bert, state, mask_id, num_types)
+    params = hugging_face.params_of(bert, state, mask_id)
   return BertModel(bert), params, distribution
 
 
