@@ -100,8 +100,7 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   True
   """
   # A model that was trained elsewhere has no fields of ours; what else earlier versions wrote changes no number.
-  own = config.get('hmm_jax', {'dtype': 'float32'})
-  dtype = own.get('dtype') if isinstance(own, dict) else None
+  dtype = config.get('hmm_jax', {}).get('dtype', 'float32')
   causal = config.get('architectures') == _KINDS[True]['architectures']
   config = {**_FIXED, 'is_decoder': False, **config}
   # First what a config of another kind lacks.
@@ -110,14 +109,13 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   sizes: dict[str, Any] = {ours: _size(config, theirs) for ours, theirs in _SIZES.items()}
   sizes |= {ours: _rate(config, theirs) for ours, theirs in _RATES.items()}
   _check(config, 'attention_probs_dropout_prob', sizes['dropout_rate'])
-  if dtype not in [*_DTYPES]:
-    raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
+  arguments.require(dtype in _DTYPES, 'hmm_jax.dtype of config.json', dtype, ', '.join(_DTYPES))
   return Bert(_size(config, 'vocab_size') - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
 
 
 def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
-  if config.get(name) != valid:
-    raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
+  found = config.get(name)
+  arguments.require(found == valid, f'{name} of config.json', found, repr(valid))
 
 
 def _size(config: Mapping[str, Any], name: str) -> int:
@@ -129,8 +127,8 @@ def _size(config: Mapping[str, Any], name: str) -> int:
 def _rate(config: Mapping[str, Any], name: str) -> float:
   """A field that is a number from 0 to below 1."""
   value: Any = config.get(name)
-  if type(value) not in (int, float) or not 0 <= value < 1:
-    raise ValueError(f'{name} of config.json is {value!r}; valid is from 0 to below 1')
+  is_rate = type(value) in (int, float) and 0 <= value < 1
+  arguments.require(is_rate, f'{name} of config.json', value, 'from 0 to below 1')
   return float(value)
 
 
