@@ -187,7 +187,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
 
 def _running(config: ml_collections.ConfigDict) -> None:
   """Settings of running. None is part of an id; only the mesh may change a record's bits."""
-  config.mesh = group(data=-1, fsdp=1, tensor=1)
+  config.mesh = group(data=-1, tensor=1)
   config.distributed = group(
     mode='auto',
     num_processes=0,

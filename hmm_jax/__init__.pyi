@@ -32,7 +32,6 @@ from .distributions.labelled import (
 )
 from .distributions.memory_hmm import (
   cell_posterior as cell_posterior,
-  independent_cells as independent_cells,
   memory_forward_backward as memory_forward_backward,
   MemoryHMM as MemoryHMM,
   MemoryPosterior as MemoryPosterior,

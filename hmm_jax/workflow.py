@@ -18,7 +18,6 @@ import dataclasses
 import functools
 import math
 import numbers
-import reprlib
 import time
 from typing import Any, NamedTuple
 import warnings
@@ -81,9 +80,6 @@ class Pretrained:
 
   def __iter__(self) -> Iterator[Any]:
     return iter((self.model, self.params))
-
-  def __getitem__(self, index: int) -> Any:
-    return (self.model, self.params)[index]
 
   @property
   def num_parameters(self) -> int:
@@ -203,25 +199,22 @@ def _network(hmm: Distribution, module: nn.Module | None) -> tuple[nn.Module, Ma
 
 def _chunks(key: Array, hmm: Distribution, corpus: Any, document_length: int | None, chunk_length: int | None) -> Any:
   """The chunks [S, T] of a corpus, or of as many tokens as by default."""
-  sizes = dict(defaults.CORPUS)
+  sizes, documents = defaults.CORPUS, None
   if corpus is not None:
     documents = np.asarray(arguments.array('corpus', corpus))
-    if documents.ndim != 2 or not documents.size:
-      raise ValueError(f'corpus has shape {documents.shape}; valid is [documents, length]')
+    _, length = arguments.check_shape('corpus', documents, 'documents', 'length')
     arguments.check_ids('corpus', documents, hmm.num_tokens)
-    document_length = documents.shape[1]
-  elif document_length is not None:
-    arguments.check_size('document_length', document_length, most=_LONGEST_DOCUMENT)
-  if document_length is not None:
-    num_tokens = sizes['num_documents'] * sizes['document_length']
-    sizes.update(document_length=document_length, num_documents=-(-num_tokens // document_length))
-  chunk_length = min(sizes['chunk_length'], sizes['document_length']) if chunk_length is None else chunk_length
-  arguments.check_size('chunk_length', chunk_length, most=sizes['document_length'])
-  if corpus is not None:
+  else:
+    length = sizes['document_length'] if document_length is None else document_length
+    arguments.check_size('document_length', length, most=_LONGEST_DOCUMENT)
+  chunk_length = min(sizes['chunk_length'], length) if chunk_length is None else chunk_length
+  arguments.check_size('chunk_length', chunk_length, most=length)
+  if documents is not None:
     return in_chunks(documents.astype(token_dtype(hmm.num_tokens)), chunk_length)
-  if far := far_start(hmm, sizes['document_length'], chunk_length):
+  if far := far_start(hmm, length, chunk_length):
     warnings.warn(far, stacklevel=4)
-  return sample_chunks(key, hmm, **sizes | {'chunk_length': chunk_length})
+  num_documents = -(-sizes['num_documents'] * sizes['document_length'] // length)
+  return sample_chunks(key, hmm, num_documents, length, chunk_length)
 
 
 def _optimizer(model: MaskedLM, given: Any, learning_rate: Any, num_steps: int) -> optax.GradientTransformation:
@@ -303,30 +296,29 @@ class DownstreamTask(NamedTuple):
     1
     """
     inputs = np.asarray(arguments.array('inputs', inputs))
-    if inputs.ndim != 2:
-      raise ValueError(f'inputs have shape {inputs.shape}; valid is [texts, length]')
-    labels = labels if callable(labels) else tasks.checked_labels(labels, len(inputs))
-    num_train = len(inputs) * 3 // 5 if num_train is None else num_train
-    arguments.check_size('num_train', num_train, most=len(inputs) - 1)
-    return cls(labels, key, inputs.shape[1], num_train, len(inputs) - num_train, hidden, inputs)
+    num_texts, length = arguments.check_shape('inputs', inputs, 'texts', 'length')
+    labels = labels if callable(labels) else tasks.checked_labels(labels, num_texts)
+    num_train = num_texts * 3 // 5 if num_train is None else num_train
+    arguments.check_size('num_train', num_train, most=num_texts - 1)
+    return cls(labels, key, length, num_train, num_texts - num_train, hidden, inputs)
 
   @with_promotion
   def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
     """Inputs [n, T], drawn from `hmm` unless given, with [MASK] at `hidden`, and labels [n]; training texts first.
 
-    Raises ValueError where `task_weights` do not fit the distribution, or fail as a function.
+    Raises ValueError where `task_weights` do not fit the distribution, and what they raise as a function.
     """
     hmm, weights = arguments.distribution(hmm), self.task_weights
     inputs = _inputs(hmm, self)
     if callable(weights):
       posteriors = tasks.rule_probs(hmm, inputs, hidden=self.hidden)
-      return inputs, tasks.labelled(_refusing(weights), posteriors, inputs).labels
+      return inputs, tasks.labelled(weights, posteriors, inputs).labels
     weights = arguments.array('task_weights', weights)
     if self.inputs is not None and weights.ndim == 1:
       return inputs, weights
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
-    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1] != width:
-      raise ValueError(f'task_weights have shape {weights.shape}; valid is [classes, {width}], 2 classes or more')
+    num_classes, _ = arguments.check_shape('task_weights', weights, 'classes', width)
+    arguments.check_size('task_weights: the number of classes', num_classes, 2)
     arguments.check_finite('task_weights', weights)
     return inputs, tasks.labelled(weights, tasks.label_probs(hmm, inputs, hidden=self.hidden)).labels
 
@@ -343,20 +335,6 @@ def _inputs(hmm: Distribution, task: DownstreamTask) -> np.ndarray:
   key_texts, _ = jax.random.split(arguments.key(task.key))
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length, task.hidden)
   return np.asarray(inputs)
-
-
-def _refusing(rule: tasks.LabelRule) -> tasks.LabelRule:
-  """A user's function, whose errors become a ValueError that names it."""
-
-  def labels(inputs: np.ndarray, posteriors: np.ndarray) -> Any:
-    try:
-      return rule(inputs, posteriors)
-    except Exception as error:
-      raised = f'which raised {type(error).__name__}: {error}'
-      valid = f'a function from texts {inputs.shape} and posteriors {posteriors.shape} to labels [{len(inputs)}]'
-      raise ValueError(f'labels are {reprlib.repr(rule)}, {raised}; valid is {valid}') from error
-
-  return labels
 
 
 @with_promotion
@@ -440,11 +418,9 @@ class Tuned:
     Raises ValueError at an id that is neither in the vocabulary nor [MASK].
     """
     assert self.tuner.model is not None
-    tokens, params = arguments.array('tokens', tokens), arguments.model_params(self.params)
-    trainable = arguments.tree('trainable', self.trainable)
+    tokens, params = arguments.array('tokens', tokens), self.params
     arguments.check_texts(self.tuner.model, params, tokens)
-    if tokens.ndim != 2:
-      raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
+    arguments.check_shape('tokens', tokens, 'texts', 'length')
     arguments.check_ids('positions of the head', positions_read(self.tuner.head, 0, tokens.shape[1]), tokens.shape[1])
     # An accelerator would round products otherwise.
     with jax.default_matmul_precision('float32'):
@@ -452,7 +428,7 @@ class Tuned:
       features = tuner_lib.frozen_features(self.tuner, params, inputs, **_AT_A_TIME)
       # A head alone needs no model from here on: its features are computed.
       tuner, frozen = self.tuner.after_features(params)
-      (classes,) = np.asarray(tuner_lib.predictions(tuner, trainable, frozen, features, **_AT_A_TIME))
+      (classes,) = np.asarray(tuner_lib.predictions(tuner, self.trainable, frozen, features, **_AT_A_TIME))
       return classes
 
   def save(self, directory: Path) -> None:

@@ -12,13 +12,12 @@
 #   --dry_run    print every command, run none
 #
 # A pod or a request of that NAME is reused if it is ready or pending; one that failed or was preempted is deleted and
-# created again. TYPE is the accelerator type. All chips form one mesh: data times fsdp must divide the batch, 8 chunks
-# at paper scale, so that more chips need a larger mesh.tensor or batch. The hosts share only
-# BUCKET, gs://..., for records and models; records, tables and figures are copied to runs/NAME here. The checked-out
-# commit runs.
+# created again. TYPE is the accelerator type. All chips form one mesh: mesh.data must divide the batch, 8 chunks at paper
+# scale, so that more chips need a larger mesh.tensor or batch. The hosts share only BUCKET, gs://..., for records and
+# models; records, tables and figures are copied to runs/NAME here. The checked-out commit runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage() { sed -n '2,19s/^# \{0,1\}//p' launch/tpu_pod.sh >&2; exit 2; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' launch/tpu_pod.sh >&2; exit 2; }
 queued='' spot=() keep='' runtime=v2-alpha-tpuv5-lite dry_run=''
 while [[ ${1-} == --* ]]; do
   case $1 in

@@ -91,11 +91,11 @@ def cells_of(memory_shape, joint):
   return np.einsum('...ch,nmc->...nm', joint.reshape(*joint.shape[:-1], values_NxC.shape[1], -1), is_held_NxMxC)
 
 
-def attention_by_the_paper(head, token_probs, tokens, temperature):
+def attention_by_the_paper(head, token_probs, tokens, argmax):
   """The weights of (4.1) and the scores of (4.2) for one sequence, a position at a time."""
   head = float64(head)
   logits = np.array([head.query @ (head.key_weights @ g + beta) for g, beta in zip(token_probs, head.positions)])
-  weights = np.exp((logits - max(logits)) / temperature) if temperature else (logits == max(logits)).astype(float)
+  weights = (logits == max(logits)).astype(float) if argmax else np.exp(logits)
   weights = weights / weights.sum()
   embeddings = [*head.prompt_embeddings, *(head.token_embeddings[token] for token in tokens)]
   scores = [

@@ -63,8 +63,6 @@ def _searched(job: Job, probs: np.ndarray, labels: np.ndarray) -> Fitted:
     [np.asarray(start.weights + start.bias) for start in starts],
     error=best_head.relative_error(job.frozen.distribution, job.inputs.shape[1]),
     tolerance=settings.on_test.tolerance,
-    max_rounds=4,
-    max_certificates=1000,
   )
   fields = {
     'accuracy_at_most': best.accuracy_at_most,

@@ -42,7 +42,7 @@ def _attention(trial: Trial, **reads: bool) -> heads.Head:
   if trial.settings.attention.form == 'official':
     return heads.OfficialAttention(num_classes)
   value_size = max(point.memory_size, 1) * point.num_states
-  return heads.Attention(num_classes, point.num_states + 1, value_size, temperature=1.0, **reads)
+  return heads.Attention(num_classes, point.num_states + 1, value_size, **reads)
 
 
 def _prefix(settings: Settings) -> Prompt:

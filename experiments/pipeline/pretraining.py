@@ -386,16 +386,13 @@ def _check_bert(s: Settings) -> None:
 def check_mesh(s: Settings) -> None:
   """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
-  data, fsdp, tensor = sizes = s.mesh.sizes(available)
+  data, tensor = sizes = s.mesh.sizes(available)
   used, asked = math.prod(sizes), s.mesh.asked
   # If a size is -1 or several processes run, the mesh must use every device.
   takes_all = -1 in asked or jax.process_count() > 1
   fits = used == available if takes_all else used <= available
   valid = f'sizes whose product is {available}, the number of devices, or in one process less'
   require(fits, f'mesh ({", ".join(sharding.AXES)})', asked, valid)
-  rows = data * fsdp
-  s.require(
-    'pretrain.batch_size', s.pretrain.batch_size % rows == 0, f'a multiple of mesh.data times mesh.fsdp, {rows}'
-  )
+  s.require('pretrain.batch_size', s.pretrain.batch_size % data == 0, f'a multiple of mesh.data, {data}')
   for name, size in (('num_heads', s.bert.num_heads), ('ffn_width', s.bert.ffn_width)):
     s.require(f'bert.{name}', size % tensor == 0, f'a multiple of mesh.tensor, {tensor}')

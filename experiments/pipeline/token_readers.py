@@ -17,7 +17,12 @@ _MOST_TOKENS = 8
 
 def nearest(job: Job, most: int = _MOST_TOKENS) -> np.ndarray:
   """The tokens that are read, at most this many, [n, K], the nearest to the [MASK] first."""
-  return token_readers.nearest_tokens(job.downstream.inputs, job.settings.hmm.num_tokens)[:, :most]
+  return job.downstream.inputs[:, _positions(job)[:most]]
+
+
+def _positions(job: Job) -> np.ndarray:
+  """The positions [T - 1] of the tokens beside the [MASK], the nearest first."""
+  return token_readers.nearest_first(job.downstream.inputs.shape[1], job.settings.downstream.hidden_position)[1:]
 
 
 def one_hot(job: Job) -> np.ndarray:
@@ -59,12 +64,13 @@ def fewest(read: Callable[..., Fitted], job: Job, tokens: np.ndarray, labels: np
 
 def changed_shares(job: Job, tokens: np.ndarray, fits: list[Fitted]) -> list[dict[str, Any]]:
   """The share of test labels that change if only the k = 0, ..., 8 nearest tokens are kept, the others masked."""
-  downstream, num_tokens = job.downstream, job.settings.hmm.num_tokens
+  downstream = job.downstream
   test = downstream.splits['test']
-  kept = [
-    token_readers.keep_nearest(downstream.inputs[test], num_tokens, count) for count in range(tokens.shape[1] + 1)
-  ]
-  probs = [(downstream.label_probs(inputs), inputs) for inputs in kept]
+  probs = []
+  for count in range(tokens.shape[1] + 1):
+    kept = downstream.inputs[test].copy()
+    kept[:, _positions(job)[count:]] = job.settings.hmm.num_tokens
+    probs.append((downstream.label_probs(kept), kept))
   fields = []
   for number in job.tasks:
     task = downstream.tasks[number]

@@ -7,15 +7,14 @@ from experiments.settings.fields import Group, setting
 
 class MeshSettings(Group):
   data: int = setting('devices on the data-parallel axis; -1: all remaining devices', least=-1)
-  fsdp: int = setting('devices on the FSDP axis, which shards the train state; -1: all that remain', least=-1)
   tensor: int = setting('devices on the tensor-parallel axis of each layer; -1: all remaining devices', least=-1)
 
   @property
   def asked(self) -> tuple[int, ...]:
-    return self.data, self.fsdp, self.tensor
+    return self.data, self.tensor
 
   def sizes(self, num_devices: int) -> tuple[int, ...]:
-    """The sizes (data, fsdp, tensor) of the mesh on this many devices."""
+    """The sizes (data, tensor) of the mesh on this many devices."""
     left = num_devices // math.prod(size for size in self.asked if size > 0)
     return tuple(size if size > 0 else left for size in self.asked)
 

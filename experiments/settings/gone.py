@@ -9,6 +9,7 @@ FIELDS = {
   'decay': 'linear',
   'deterministic': False,
   'fast_compilation': False,
+  'fsdp': 1,
   'initialization_timeout': 120,
   'joint': 2,
   'keep_checkpoints': False,
@@ -29,7 +30,7 @@ FIELDS = {
   'value_size': 0,
 }
 # Of these any value leaves all records what they are.
-_OF_NO_RECORD = ('debug_nans', 'fast_compilation', 'keep_checkpoints')
+_OF_NO_RECORD = ('debug_nans', 'fast_compilation', 'fsdp', 'keep_checkpoints')
 _METHODS = ('joint', 'joint_converged')
 
 

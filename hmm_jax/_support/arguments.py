@@ -5,7 +5,7 @@ of `jax.jit`, `jax.vmap` or `jax.grad`, keep the type that JAX gave them. Values
 arrays with a position axis only in host memory, since reading them from an accelerator would block.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import functools
 import inspect
 import numbers
@@ -138,7 +138,7 @@ def given_once(**named: Any) -> None:
 def array(name: str, x: Any) -> Any:
   """Convert `x` to a numpy array of real numbers; JAX arrays stay on their device.
 
-  Accepts lists, data frames, tensors, fractions and any byte order. Numbers wider than 8 bytes become float64. A PRNG
+  Accepts lists, data frames, tensors, fractions and any byte order. Fractions and long doubles become float64. A PRNG
   key passes for an argument named `key...`, and in parameters. Raises ValueError for anything else, such as complex
   numbers, masked arrays, sparse matrices and strings.
   """
@@ -155,7 +155,7 @@ def array(name: str, x: Any) -> Any:
 
 
 def _values(x: Any) -> Any:
-  """The numbers of `x` as an array. Raises any error for a masked array, a number that would become 0, or none."""
+  """The numbers of `x` as an array. Raises any error for a masked array, or what has no real numbers."""
   if isinstance(x, Array):
     return x
   if isinstance(x, (list, tuple)):
@@ -165,19 +165,15 @@ def _values(x: Any) -> Any:
   if isinstance(x, np.ma.MaskedArray):
     raise TypeError('masked')
   try:
-    given = np.asarray(x)
+    values = np.asarray(x)
   except Exception:  # A tensor that requires a gradient, or of a type that numpy lacks.
-    given = np.asarray(x.tolist())
-  if given.dtype == object and not all(isinstance(value, numbers.Real) for value in given.flat):
-    raise TypeError('not real')
-  if given.dtype != object and given.dtype.kind not in 'biuf':  # bfloat16, or no number.
-    return given
-  is_wide = given.dtype == object or given.dtype.itemsize > 8
-  with np.errstate(over='ignore'):
-    values = given.astype(np.float64 if is_wide else given.dtype.newbyteorder('='), copy=False)
-  if ((values == 0) != (given == 0)).any():
-    raise ValueError('underflow')
-  return values
+    values = np.asarray(x.tolist())
+  if values.dtype == object:
+    if not all(isinstance(value, numbers.Real) for value in values.flat):
+      raise TypeError('not real')
+    return values.astype(np.float64)
+  is_wide = values.dtype == np.longdouble
+  return values.astype(np.float64 if is_wide else values.dtype.newbyteorder('='), copy=False)
 
 
 def tree(name: str, x: Any) -> Any:
@@ -239,9 +235,8 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
   if not _is_on_host(ids) or isinstance(where, jax.core.Tracer):
     return
   ids = np.asarray(ids)
-  if ids.size and ids.dtype.kind not in 'iu':
-    raise ValueError(f'{name} are of type {ids.dtype}; valid are integers')
-  is_wrong = np.asarray(where, bool) & ((ids < 0) | (ids >= num_ids))
+  is_id = (ids >= 0) & (ids < num_ids) & (ids.dtype.kind in 'iu')
+  is_wrong = np.asarray(where, bool) & ~is_id
   if is_wrong.any():
     wrong = np.broadcast_to(ids, is_wrong.shape)[is_wrong][0]
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
@@ -251,6 +246,33 @@ def check_finite(name: str, x: Any) -> None:
   """Raise ValueError unless all numbers of an array or a tree are finite."""
   if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(x))):
     raise ValueError(f'{name} have an entry that is not finite; valid are finite numbers')
+
+
+def check_shape(name: str, x: Any, *axes: Any) -> tuple[int, ...]:
+  """The shape of an array. Raises ValueError unless it has these axes, behind any others if the first is `...`.
+
+  A number is the size of an axis; one that has a name is of any size but 0.
+  """
+  shape, own = np.shape(x), [axis for axis in axes if axis is not ...]
+  last = shape[len(shape) - len(own) :] if ... in axes else shape
+  fits = [size > 0 if isinstance(axis, str) else size == axis for size, axis in zip(last, own)]
+  if len(last) != len(own) or not all(fits):
+    valid = ', '.join(['...'] * (... in axes) + [str(axis) for axis in own])
+    raise ValueError(f'the shape of {name} is {shape}; valid is [{valid}]')
+  return shape
+
+
+def check_probs(name: str, probs: Any, *axes: Any, over: Any = -1, within: float = 1e-5) -> None:
+  """Raise ValueError unless probabilities have the axes of `check_shape` and sum to 1 `over` some, None for all."""
+  check_shape(name, probs, *axes)
+  rows = np.asarray(probs, np.float64)
+  # NaN is not at least 0.
+  if not (rows >= 0).all():
+    raise ValueError(f'{name} has an entry that is negative or not finite; valid are probabilities')
+  sums = np.ravel(rows.sum(over))
+  worst = sums[np.abs(sums - 1).argmax()]
+  if abs(worst - 1) > within:
+    raise ValueError(f'{name} has a row that sums to {worst:.6g}; valid is 1 (within {within})')
 
 
 def check_size(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
@@ -288,8 +310,7 @@ def check_vocabulary(model: Any, distribution: Any) -> None:
 
 def check_texts(model: Any, params: Any, tokens: Any) -> None:
   """Raise ValueError unless tokens [..., T] are texts of at least one token of a model's vocabulary, or [MASK]."""
-  if not np.ndim(tokens) or not tokens.shape[-1]:
-    raise ValueError(f'tokens have shape {np.shape(tokens)}; valid is [..., T], T at least 1')
+  check_shape('tokens', tokens, ..., 'T')
   check_ids('tokens', tokens, model.num_tokens + 1)
   check_vocabulary(model, params)
 
@@ -297,17 +318,10 @@ def check_texts(model: Any, params: Any, tokens: Any) -> None:
 def labelled(features: Any, labels: Any, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
   """Features [n, F], of their own type, and labels [n] in host memory; raises ValueError if they are no examples."""
   features, labels = np.asarray(array('features', features)), np.asarray(array('labels', labels))
-  if features.ndim != 2 or not len(features) or labels.shape != features.shape[:1]:
-    valid = '[n, F] and [n], n at least 1'
-    raise ValueError(f'features have shape {features.shape} and labels {labels.shape}; valid are {valid}')
+  # There may be none of a text.
+  num_texts, _ = check_shape('features', features, 'n', *features.shape[-1:])
+  check_shape('labels', labels, num_texts)
   check_finite('features', features)
   check_size('num_classes', num_classes, 2)
   check_ids('labels', labels, num_classes)
   return features, labels
-
-
-def check_widths(parts: Sequence[Any], width: int) -> None:
-  """Raise ValueError unless the rows of each part [..., T, D] have this width."""
-  for part in parts:
-    if part.shape[-1] != width:
-      raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments, compilation, float64
-from hmm_jax._support.arguments import checked
+from hmm_jax._support.arguments import check_probs, checked
 from hmm_jax._support.display import shown
 from hmm_jax.inference import passes
 from hmm_jax.inference.posterior import by_sequence, Chain, posterior
@@ -80,10 +80,10 @@ class HMM(NamedTuple):
   def validate(self) -> 'HMM':
     """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
     hmm: HMM = arguments.with_arrays(self)
-    num_states, num_tokens = emission_shape(hmm.emission_matrix, 'num_states', 'num_tokens')
-    check_probs('initial_probs', hmm.initial_probs, (num_states,))
-    check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
-    check_probs('emission_matrix', hmm.emission_matrix, (num_states, num_tokens))
+    num_states, _ = arguments.check_shape('emission_matrix', hmm.emission_matrix, 'num_states', 'num_tokens')
+    check_probs('initial_probs', hmm.initial_probs, num_states)
+    check_probs('transition_matrix', hmm.transition_matrix, num_states, num_states)
+    check_probs('emission_matrix', hmm.emission_matrix, num_states, 'num_tokens')
     return hmm
 
 
@@ -281,29 +281,3 @@ def _add_permutation(mixed: Array, row: tuple[Array, Array]) -> tuple[Array, Non
   """Add one weighted permutation matrix: all at once would take [K, H, H], and a GPU would add them in any order."""
   weight, permutation = row
   return mixed.at[jnp.arange(len(mixed)), permutation].add(weight), None
-
-
-def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
-  """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
-  shape = np.shape(emission_matrix)
-  if len(shape) != len(axes) or 0 in shape:
-    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], no axis empty')
-  return shape
-
-
-def check_probs(
-  field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
-) -> None:
-  """Raise ValueError naming `field` unless `probs` are probabilities of this shape.
-
-  Entries are finite and nonnegative, and sum to 1 within 1e-5 over `axis`; None for all axes.
-  """
-  if np.shape(probs) != shape:
-    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
-  rows = np.asarray(probs, np.float64)
-  if not np.isfinite(rows).all() or (rows < 0).any():
-    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
-  sums = np.ravel(rows.sum(axis))
-  worst = sums[np.abs(sums - 1).argmax()]
-  if abs(worst - 1) > 1e-5:
-    raise ValueError(f'{field} has a row that sums to {worst:.6g}; valid is 1 (within 1e-5)')

@@ -46,8 +46,7 @@ def from_dynamax(params: Any) -> HMM:
   2
   """
   emission_probs = arguments.array('emissions.probs', params.emissions.probs)
-  if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
-    raise ValueError(f'emissions.probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
+  arguments.check_shape('emissions.probs', emission_probs, 'num_states', 1, 'num_tokens')
   return HMM(params.initial.probs, params.transitions.transition_matrix, emission_probs[:, 0]).validate()
 
 

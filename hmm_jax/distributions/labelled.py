@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hmm_jax._support import arguments, float64 as float64_lib
 from hmm_jax._support.display import shown
 from hmm_jax._support.float64 import float64, positive_or_one
-from hmm_jax.distributions.hmm import check_probs, Distribution, HMM, text_likelihoods
+from hmm_jax.distributions.hmm import Distribution, HMM, text_likelihoods
 from hmm_jax.distributions.memory_hmm import to_hmm
 from hmm_jax.inference.posterior import forward_backward, Posterior
 
@@ -119,7 +119,8 @@ def from_transition_matrices(
     [[0.667, 0.333], [0.5, 0.5], [1.0, 0.0]]
   """
   given = np.atleast_3d(arguments.array('transition_matrices', transition_matrices))
-  check_probs('transition_matrices', given, given.shape[:2] + given.shape[1:2], axis=(0, 2))
+  num_tokens, num_states, _ = arguments.check_shape('transition_matrices', given, 'V', 'S', 'S')
+  arguments.check_probs('transition_matrices', given, num_tokens, num_states, num_states, over=(0, 2))
   T = float64(given)
   # Relative tolerance for numbers that differ by rounding; 0 equals only 0.
   rounding = 1e-6 if np.array_equal(T, np.float32(T)) else 1e-12
@@ -202,7 +203,7 @@ def _start(A: np.ndarray, initial_probs: ArrayLike | None) -> tuple[np.ndarray, 
   """The law of the first state [S], stationary if None, and the states that can occur [S], bool."""
   if initial_probs is not None:
     pi = float64(arguments.array('initial_probs', initial_probs))
-    check_probs('initial_probs', pi, A.shape[:1])
+    arguments.check_probs('initial_probs', pi, len(A))
   elif _recurrent(A).any():
     pi = stationary_probs(A)
   else:

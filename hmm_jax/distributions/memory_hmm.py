@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import arguments, compilation
-from hmm_jax._support.arguments import checked
+from hmm_jax._support.arguments import check_probs, check_shape, checked, require
 from hmm_jax._support.display import shown
-from hmm_jax.distributions.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
+from hmm_jax._support.float64 import positive_or_one
+from hmm_jax.distributions.hmm import HMM, mixed_permutations, softmax_of_uniform
 from hmm_jax.inference import passes
 from hmm_jax.inference.posterior import by_sequence, Posterior, posterior
 
@@ -31,7 +32,7 @@ class MemoryHMM(NamedTuple):
   Configurations are numbered in C order, the last cell fastest, and there are M^N of them, so E = M^N H.
 
   Attributes:
-    memory_probs: [M, ..., M], an axis per cell: P[M_1, ..., M_N].
+    memory_probs: [M, ..., M], an axis per cell: P[M_1, ..., M_N], `np.multiply.outer` of independent ones.
     initial_probs: [H], P[H_1]; or [M, ..., M, H], P[H_1 | M], if the first state depends on the memory.
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     cell_index: [H] integers below N, the cell J that each hidden state reads.
@@ -77,51 +78,31 @@ class MemoryHMM(NamedTuple):
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
     memory_probs = joint.sum(-1)
     total = memory_probs[..., None]
-    where = np.where if isinstance(joint, np.ndarray) and isinstance(self.initial_probs, np.ndarray) else jnp.where
-    initial_probs = where(total > 0, joint / where(total > 0, total, 1), self.initial_probs)
+    initial_probs = joint / positive_or_one(total) + (total == 0) * self.initial_probs
     return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
 
   def validate(self) -> 'MemoryHMM':
     """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
     hmm: MemoryHMM = arguments.with_arrays(self)
-    shape = emission_shape(hmm.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
-    memory_size, num_states, _ = shape
+    sizes = 'memory_size', 'num_states', 'num_tokens'
+    memory_size, num_states, _ = shape = check_shape('emission_matrix', hmm.emission_matrix, *sizes)
     num_cells = max(hmm.memory_probs.ndim, 1)
     memory_shape = (memory_size,) * num_cells
-    check_probs('memory_probs', hmm.memory_probs, memory_shape, axis=None)
+    check_probs('memory_probs', hmm.memory_probs, *memory_shape, over=None)
     of_memory = memory_shape if hmm.initial_probs.ndim > 1 else ()
-    check_probs('initial_probs', hmm.initial_probs, of_memory + (num_states,))
-    check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
-    check_probs('emission_matrix', hmm.emission_matrix, shape)
-    if np.shape(hmm.cell_index) != (num_states,):
-      raise ValueError(f'cell_index has shape {np.shape(hmm.cell_index)}; valid is {(num_states,)}')
+    check_probs('initial_probs', hmm.initial_probs, *of_memory, num_states)
+    check_probs('transition_matrix', hmm.transition_matrix, num_states, num_states)
+    check_probs('emission_matrix', hmm.emission_matrix, *shape)
+    check_shape('cell_index', hmm.cell_index, num_states)
     arguments.check_ids('cell_index', np.asarray(hmm.cell_index), num_cells)
     check_configurations(memory_size, num_cells)
     return hmm
 
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
-  """Raise ValueError, with the count and the limit, if M^N is more than inference enumerates."""
-  count = memory_size**num_cells
-  if count > MAX_CONFIGURATIONS:
-    valid = f'fewer: {memory_size}^{num_cells} = {count} memory configurations exceed {MAX_CONFIGURATIONS}'
-    raise ValueError(f'num_cells is {num_cells}; valid is {valid}')
-
-
-@arguments.converted
-def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
-  """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M].
-
-  >>> print(independent_cells(jnp.array([[0.5, 0.5], [0.25, 0.75]])))
-  [[0.125 0.375]
-   [0.125 0.375]]
-  """
-  if cell_probs.ndim != 2:
-    raise ValueError(f'cell_probs has shape {cell_probs.shape}; valid is [num_cells, memory_size]')
-  num_cells, memory_size = cell_probs.shape
-  check_configurations(memory_size, num_cells)
-  check_probs('cell_probs', cell_probs, cell_probs.shape)
-  return functools.reduce(lambda joint, probs: joint[..., None] * probs, cell_probs)
+  """Raise ValueError if M^N is more than inference enumerates."""
+  valid = f'fewer: inference enumerates at most {MAX_CONFIGURATIONS} configurations of cells of {memory_size} values'
+  require(memory_size**num_cells <= MAX_CONFIGURATIONS, 'num_cells', num_cells, valid)
 
 
 @arguments.converted
@@ -210,15 +191,10 @@ def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray
   >>> bool((reverse_lift(hmm, lift(hmm, rows)) == rows).all())
   True
   """
-  return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
-
-
-def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array | np.ndarray:
-  """Sums [..., E] over all configurations that read the same value: [..., M, H]."""
   values = _values_read(hmm)
   reads = values == np.arange(hmm.memory_size)[:, None, None]
-  joint = joint.reshape(*joint.shape[:-1], 1, *values.shape)
-  return (joint * reads).sum(-2)
+  sums = (rows.reshape(*rows.shape[:-1], 1, *values.shape) * reads).sum(-2)
+  return sums / hmm.memory_size ** (hmm.num_cells - 1)
 
 
 @arguments.converted
@@ -241,24 +217,20 @@ class MemoryPosterior(NamedTuple):
 
   Attributes:
     cell_probs: [..., N, M], P[M_j | x_{1:T}] for every cell j; the same at every position.
-    leave_one_out_cell_probs: [..., T, N, M], P[M_j | x_{-t}].
     smoothed_probs: [..., T, H], P[H_t | x_{1:T}].
     leave_one_out_probs: [..., T, H], P[H_t | x_{-t}].
-    leave_one_out_read_probs: [..., T, M, H], P[M_{J_t}, H_t | x_{-t}], of which G_t is a linear function.
     joint: `Posterior` over the E joint states, [..., T, E].
     marginal_loglik: [...], log P[x_{1:T}] in nats; -inf if the evidence has probability zero.
 
   >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
   >>> posterior = memory_forward_backward(hmm, jnp.ones((5, 6)))
-  >>> posterior.cell_probs.shape, posterior.leave_one_out_read_probs.shape
-  ((1, 2), (5, 2, 3))
+  >>> posterior.cell_probs.shape, posterior.leave_one_out_probs.shape
+  ((1, 2), (5, 3))
   """
 
   cell_probs: Array
-  leave_one_out_cell_probs: Array
   smoothed_probs: Array
   leave_one_out_probs: Array
-  leave_one_out_read_probs: Array
   joint: Posterior
   marginal_loglik: Array
 
@@ -284,10 +256,8 @@ def _with_sums(hmm: MemoryHMM, result: Any) -> MemoryPosterior:
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
-    leave_one_out_cell_probs=cell_probs(hmm, joint.leave_one_out_probs),
     smoothed_probs=over_states(joint.smoothed_probs),
     leave_one_out_probs=over_states(joint.leave_one_out_probs),
-    leave_one_out_read_probs=jnp.asarray(_sum_by_value_read(hmm, joint.leave_one_out_probs)),
     joint=joint,
     marginal_loglik=joint.marginal_loglik,
   )

@@ -17,7 +17,7 @@ import scipy.linalg
 
 from hmm_jax._support import arguments
 from hmm_jax._support.float64 import float64
-from hmm_jax.distributions.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
+from hmm_jax.distributions.hmm import HMM, mixed_permutations, softmax_of_uniform
 from hmm_jax.distributions.labelled import (
   edges,
   from_transition_matrices,
@@ -275,7 +275,7 @@ def mixture(processes: Sequence[ProcessLike], weights: ArrayLike) -> Process:
   """
   matrices, starts = zip(*map(edges, processes))
   weights = float64(weights)
-  check_probs('weights', weights, (len(starts),))
+  arguments.check_probs('weights', weights, len(starts))
   num_tokens = [*map(len, matrices)]
   if len(set(num_tokens)) > 1:
     raise ValueError(f'processes have {num_tokens} tokens; valid is one number for all')

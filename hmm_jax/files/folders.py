@@ -65,13 +65,12 @@ def by_path(tree: Any) -> dict[str, Any]:
   return {jax.tree_util.keystr(path, simple=True, separator='.'): leaf for path, leaf in leaves}
 
 
-def check_arrays(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_arrays(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[Any, ...]]) -> None:
   """Raise ValueError unless the arrays have these names and shapes, and floating-point numbers, finite in float32."""
   for name in {**shapes, **arrays}:
-    found = np.shape(arrays[name]) if name in arrays else 'none'
-    valid = shapes.get(name, 'none')
-    if found != valid:
-      raise ValueError(f'the shape of {name} is {found}; valid is {valid}')
+    if name not in arrays or name not in shapes:
+      raise ValueError(f'{name} is {"missing" if name in shapes else "unknown"}; valid are {", ".join(shapes)}')
+    arguments.check_shape(name, arrays[name], *shapes[name])
     if not jnp.issubdtype(arrays[name].dtype, jnp.floating):
       raise ValueError(f'{name} is of type {arrays[name].dtype}; valid is a floating-point one')
     # Larger ones would be infinite where the model is computed.

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax._support import arguments
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.files import folders
 from hmm_jax.models.bert import Bert
@@ -62,12 +63,9 @@ _KINDS: dict[bool, dict[str, Any]] = {
   False: {'architectures': ['BertForMaskedLM'], 'is_decoder': False},
   True: {'architectures': ['BertLMHeadModel'], 'is_decoder': True},
 }
-# Arrays that a masked language model does not read.
-_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids')
-# Arrays that are one, as `tie_word_embeddings` says; a file may have either name, or both.
-_TIED = {'cls.predictions.decoder.weight': _WORDS, 'cls.predictions.decoder.bias': _OUTPUT_BIAS}
-# Names of the first BERTs by those of today.
-_FORMER = {'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'}
+# Arrays that a masked language model does not read; those of the decoder are the words and the output's bias again, as
+# `tie_word_embeddings` says.
+_UNREAD = re.compile(r'bert\.pooler|cls\.seq_relationship|bert\.embeddings\.position_ids|cls\.predictions\.decoder')
 _LAYER = 'bert.encoder.layer.'
 
 
@@ -102,43 +100,36 @@ def bert_of(config: Mapping[str, Any]) -> Bert:
   True
   """
   # A model that was trained elsewhere has no fields of ours; what else earlier versions wrote changes no number.
-  own = config.get('hmm_jax', {'dtype': 'float32'})
-  dtype = own.get('dtype') if isinstance(own, dict) else None
+  dtype = config.get('hmm_jax', {}).get('dtype', 'float32')
   causal = config.get('architectures') == _KINDS[True]['architectures']
   config = {**_FIXED, 'is_decoder': False, **config}
   # First what a config of another kind lacks.
   for name, valid in {**_KINDS[causal], **_FIXED}.items():
     _check(config, name, valid)
-  sizes: dict[str, Any] = {ours: _number(config, theirs, int) for ours, theirs in _SIZES.items()}
-  sizes |= {ours: _number(config, theirs, float) for ours, theirs in _RATES.items()}
+  sizes: dict[str, Any] = {ours: _size(config, theirs) for ours, theirs in _SIZES.items()}
+  sizes |= {ours: _rate(config, theirs) for ours, theirs in _RATES.items()}
   _check(config, 'attention_probs_dropout_prob', sizes['dropout_rate'])
-  if dtype not in [*_DTYPES]:
-    raise ValueError(f'hmm_jax of config.json is {own!r}; valid is what hmm_jax.save writes')
-  if sizes['width'] % sizes['num_heads']:
-    raise ValueError(
-      f'hidden_size of config.json is {sizes["width"]}; valid are multiples of {sizes["num_heads"]} heads'
-    )
-  return Bert(_number(config, 'vocab_size', int) - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
-
-
-def num_token_types(config: Mapping[str, Any]) -> int:
-  """The number of token types; theirs has two where none is named. Raises ValueError if it is none."""
-  return _number({'type_vocab_size': 2, **config}, 'type_vocab_size', int)
+  arguments.require(dtype in _DTYPES, 'hmm_jax.dtype of config.json', dtype, ', '.join(_DTYPES))
+  return Bert(_size(config, 'vocab_size') - 1, **sizes, dtype=_DTYPES[dtype], causal=causal)
 
 
 def _check(config: Mapping[str, Any], name: str, valid: Any) -> None:
-  if config.get(name) != valid:
-    raise ValueError(f'{name} of config.json is {config.get(name)!r}; valid is {valid!r}')
+  found = config.get(name)
+  arguments.require(found == valid, f'{name} of config.json', found, repr(valid))
 
 
-def _number(config: Mapping[str, Any], name: str, kind: type) -> Any:
-  """A field that is a positive integer, or a number from 0 to below 1."""
+def _size(config: Mapping[str, Any], name: str) -> int:
+  """A field that is a positive integer."""
+  arguments.check_size(f'{name} of config.json', config.get(name))
+  return config[name]
+
+
+def _rate(config: Mapping[str, Any], name: str) -> float:
+  """A field that is a number from 0 to below 1."""
   value: Any = config.get(name)
-  # JSON has true for 1.
-  if type(value) not in (int, kind) or not (1 <= value < 2**31 if kind is int else 0 <= value < 1):
-    valid = 'a positive integer below 2^31' if kind is int else 'from 0 to below 1'
-    raise ValueError(f'{name} of config.json is {value!r}; valid is {valid}')
-  return kind(value)
+  is_rate = type(value) in (int, float) and 0 <= value < 1
+  arguments.require(is_rate, f'{name} of config.json', value, 'from 0 to below 1')
+  return float(value)
 
 
 @with_promotion
@@ -183,14 +174,14 @@ def state_of(params: Any) -> dict[str, np.ndarray]:
   return {**by_name, TOKEN_TYPES: np.zeros_like(by_name[_WORDS][:1])}
 
 
-def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_types: int = 1) -> dict[str, Any]:
-  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`, of `num_types` token types.
+def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int) -> dict[str, Any]:
+  """Our parameters from the arrays of a `BertForMaskedLM` whose [MASK] has id `mask_id`.
 
   Token ids above `mask_id` fall by one, since here [MASK] comes last. The embedding of token type 0 is added to every
   position.
 
   Raises:
-    ValueError: an array is missing, unknown, of another shape or type, not finite, or differs from one it is tied to.
+    ValueError: an array is missing, unknown, of another shape or type, or not finite.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.1)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
@@ -198,14 +189,14 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
   >>> jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), params, same))
   True
   """
-  state = _of_today(state)
+  state = {name: values for name, values in state.items() if not _UNREAD.match(name)}
   num_layers = len({name.split('.')[3] for name in state if name.startswith(_LAYER)})
   if num_layers != bert.num_layers:
     raise ValueError(f'it has {num_layers} layers; valid is num_hidden_layers of config.json, {bert.num_layers}')
   tree = _shapes(bert)
   expected = named(jax.tree.map(lambda leaf: np.broadcast_to(np.float32(0), leaf.shape), tree))
   shapes = {name: values.shape for name, values in expected.items()}
-  folders.check_arrays(state, {**shapes, TOKEN_TYPES: (num_types, bert.width)})
+  folders.check_arrays(state, {**shapes, TOKEN_TYPES: ('token types', bert.width)})
   flat: dict[str, np.ndarray] = {}
   for path in folders.by_path(tree):
     values = np.concatenate([state[name] for name in _their_names(path)])
@@ -219,14 +210,3 @@ def params_of(bert: Bert, state: Mapping[str, np.ndarray], mask_id: int, num_typ
     wide = np.promote_types(positions.dtype, np.float32)
     flat['position_embedding'] = positions.astype(wide) + first_type
   return jax.tree.unflatten(jax.tree.structure(tree), flat.values())
-
-
-def _of_today(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The arrays that are read, by their names of today. Raises ValueError if two that are tied to each other differ."""
-  by_name: dict[str, tuple[str, np.ndarray]] = {}
-  for given, values in state.items():
-    name = re.sub('|'.join(_FORMER), lambda former: _FORMER[former[0]], given)
-    first, same = by_name.setdefault(_TIED.get(name, name), (given, values))
-    if not np.array_equal(same, values, equal_nan=True):
-      raise ValueError(f'{first} and {given} are tied and differ')
-  return {name: values for name, (_, values) in by_name.items() if not _UNREAD.match(name)}

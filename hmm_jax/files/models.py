@@ -4,7 +4,6 @@ import pathlib
 from typing import Any
 
 import jax
-import numpy as np
 
 from hmm_jax._support import arguments, float64
 from hmm_jax.distributions.files import load_distribution, readable, save_distribution
@@ -138,28 +137,15 @@ def load(directory: Path) -> tuple[MaskedLM, Any, HMM | MemoryHMM | Process | No
   path = folder / 'distribution.json'
   distribution = jax.tree.map(float64.narrowest, load_distribution(path)) if path.exists() else None
   if distribution is not None and not any((folder / name).exists() for name in ('config.json', _WEIGHTS)):
-    causal = (folder / _CAUSAL).exists() and folders.read_json(folder / _CAUSAL).get('causal')
-    if causal not in (True, False):
-      raise ValueError(f'causal is {causal!r} in {_CAUSAL}; valid is true or false')
-    return ExactModel(distribution.num_tokens, causal), distribution, distribution
+    return ExactModel(distribution.num_tokens, (folder / _CAUSAL).exists()), distribution, distribution
   config = folders.read_json(folder / 'config.json')
   bert = hugging_face.bert_of(config)
   if distribution is not None:
     arguments.check_vocabulary(bert, distribution)
-  mask_id, num_types = _mask_id(folder, bert.num_tokens), hugging_face.num_token_types(config)
-  state = _state(folder)
+  mask_id, state = _mask_id(folder, bert.num_tokens), folders.read_arrays(folder / _WEIGHTS)
   with readable(folder / _WEIGHTS, 'the arrays of a model with this config.json'):
-    params = hugging_face.params_of(bert, state, mask_id, num_types)
+    params = hugging_face.params_of(bert, state, mask_id)
   return BertModel(bert), params, distribution
-
-
-def _state(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """The arrays of a folder."""
-  weights, pickled = folder / _WEIGHTS, folder / 'pytorch_model.bin'
-  if pickled.exists() and not weights.exists():
-    valid = f'{_WEIGHTS}, which `save_pretrained` writes'
-    raise ValueError(f'{str(pickled)!r} is pickled, and could run code; valid is {valid}')
-  return folders.read_arrays(weights)
 
 
 def _mask_id(folder: pathlib.Path, last: int) -> int:
@@ -170,18 +156,13 @@ def _mask_id(folder: pathlib.Path, last: int) -> int:
     raise ValueError(f'{str(words)!r} is a vocabulary alone; valid is {valid}')
   if not path.exists():
     return last
-  content, settings, special = (
-    folders.read_json(folder / name) if (folder / name).exists() else {}
-    for name in ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json')
-  )
-  mask = special.get('mask_token') or settings.get('mask_token') or _MASK
+  content, of_class = folders.read_json(path), folder / 'tokenizer_config.json'
+  mask = (folders.read_json(of_class) if of_class.exists() else {}).get('mask_token') or _MASK
   if isinstance(mask, dict):
     mask = mask.get('content')
   with readable(path, "a tokenizer with 'content' and 'id' of its added tokens"):
     ids = {token['content']: token['id'] for token in content.get('added_tokens') or []}
     ids |= content.get('model', {}).get('vocab', {})
-  mask_id = ids.get(str(mask))
-  # JSON has true for 1.
-  if type(mask_id) is not int or not 0 <= mask_id <= last:
-    raise ValueError(f'the id of {mask} is {mask_id} in the tokenizer of {str(folder)!r}; valid are 0 to {last}')
+  mask_id: Any = ids.get(str(mask))
+  arguments.check_size(f'the id of {mask} in the tokenizer of {str(folder)!r}', mask_id, 0, last)
   return mask_id

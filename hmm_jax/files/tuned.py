@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import typing
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from hmm_jax.tuning.tuner import Prompt, Tuner
 _MODEL = 'model'
 _HEADS: dict[str, Any] = {kind.__name__: kind for kind in (heads.Linear, heads.Attention, heads.OfficialAttention)}
 _PROMPT = 'prompt_embeddings'
+_SOFTMAX = 'temperature', 1.0
 _VALID = 'that of a folder of `Tuned.save`'
 # PEFT has no task of masked prediction; that of features leaves the model's own output as it is.
 _ADAPTER = {
@@ -40,24 +40,23 @@ def save_tuned(
   `adapter_model.safetensors` the prompt [P, E]. Only a prefix on a masked BERT is a PEFT adapter, by
   `adapter_config.json`: PEFT puts rows first, and a prompt on a causal model stands behind its first [MASK].
 
-  Raises ValueError if the tuner has more than a head and a prompt on a frozen model, the model or the head is of a
-  class of your own, a number is not finite, or the folder is not empty; OSError if it cannot be written.
+  Raises ValueError if the model or the head is of a class of your own, a number is not finite, or the folder is not
+  empty; OSError if it cannot be written.
   """
   head: Any = tuner.head
-  prompt, of_head = tuner.prompt, trainable['head']
-  if tuner.probes or tuner.finetunes or tuner.model is None:
-    raise ValueError(f'the tuner is {tuner!r}; valid is a head, with or without a prompt, on a frozen model')
+  model: Any = tuner.model
+  prompt = tuner.prompt
   if type(head) not in _HEADS.values():
     raise ValueError(f'the head is {head!r}; valid are {", ".join(_HEADS)}')
   arguments.check_finite('head and prompt', trainable)
   with folders.new_folder(directory) as folder:
-    models.save(folder / _MODEL, tuner.model, params)
+    models.save(folder / _MODEL, model, params)
     fields = {'head': type(head).__name__, 'fields': dataclasses.asdict(head), 'accuracy': accuracy, 'hidden': hidden}
     folders.write_json(folder / 'head.json', {**fields, 'prompt': prompt and dataclasses.asdict(prompt)})
-    folders.write_arrays(folder / 'head.safetensors', folders.by_path(of_head))
+    folders.write_arrays(folder / 'head.safetensors', folders.by_path(trainable['head']))
     if prompt is not None:
       folders.write_arrays(folder / 'adapter_model.safetensors', {_PROMPT: np.asarray(trainable['prompt'])})
-      if isinstance(tuner.model, BertModel) and not tuner.model.causal and prompt.place == 0:
+      if isinstance(model, BertModel) and not model.causal and prompt.place == 0:
         folders.write_json(folder / 'adapter_config.json', {**_ADAPTER, 'num_virtual_tokens': prompt.length})
 
 
@@ -69,57 +68,33 @@ def load_tuned(directory: Path) -> tuple[Tuner, Any, dict[str, Any], float, int]
   folder = pathlib.Path(directory).expanduser()
   model, params, _ = models.load(folder / _MODEL)
   content = folders.read_json(folder / 'head.json')
-  with readable(folder / 'head.json', _VALID):
-    tuner = _tuner(model, content)
-    # Folders of earlier versions do not name the hidden token, which was the first.
-    accuracy, hidden = content['accuracy'], content.get('hidden', 0)
-    if hidden not in ((-1,) if model.causal else (0, -1)):
-      raise ValueError(f'hidden is {hidden}, and by this model -1, or 0 if it is masked')
-    if not 0 <= accuracy <= 1:
-      raise ValueError(f'accuracy is {accuracy}, and not from 0 to 1')
   arrays = {f'head.{name}': values for name, values in folders.read_arrays(folder / 'head.safetensors').items()}
   with readable(folder, _VALID):
+    tuner = _tuner(model, content)
     if tuner.prompt:
       arrays['prompt'] = folders.read_arrays(folder / 'adapter_model.safetensors')[_PROMPT]
-    return tuner, params, _trainable(tuner, params, arrays), float(accuracy), int(hidden)
+    trainable = _trainable(tuner, params, arrays)
+    # Folders of earlier versions do not name the hidden token, which was the first.
+    return tuner, params, trainable, content['accuracy'], content.get('hidden', 0)
 
 
 def _tuner(model: MaskedLM, content: dict[str, Any]) -> Tuner:
-  # A field of earlier versions; the shapes of arrays tell if it was used.
-  fields = {name: x for name, x in content['fields'].items() if name != 'token_classes'}
-  head, prompt = _of_types(_HEADS[content['head']], fields), content['prompt']
-  tuner = Tuner(model, head, None if prompt is None else _of_types(Prompt, prompt))
-  # Programs are compiled for it: a list in a field would be found at the first prediction.
-  hash(tuner)
-  return tuner
-
-
-def _of_types(kind: Any, fields: dict[str, Any]) -> Any:
-  """`kind` of these fields. Raises ValueError unless each is of its type, where JSON may have 1 for 1.0."""
-  made = kind(**fields)
-  for name, valid in typing.get_type_hints(kind).items():
-    value = getattr(made, name)
-    if not isinstance(value, valid) and type(value) is not int:
-      raise ValueError(f'{name} is {value!r}, and not of type {valid}')
-  return made
+  # Fields of earlier versions; the shapes of arrays tell if there were classes of tokens.
+  fields = {name: x for name, x in content['fields'].items() if name != 'token_classes' and (name, x) != _SOFTMAX}
+  prompt = content['prompt']
+  return Tuner(model, _HEADS[content['head']](**fields), prompt and Prompt(**prompt))
 
 
 def _trainable(tuner: Tuner, params: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
   """The arrays as the tree that this tuner trains. Raises ValueError if they are not those of such a tree."""
   model: Any = tuner.model
-  head: Any = tuner.head
   # Only this array tells the length of the texts.
   longest = len(arrays['head.positions']) if 'head.positions' in arrays else model.max_positions
   length = longest - (tuner.prompt.length if tuner.prompt else 0)
-  heads.check_head(head, head.num_classes, model.num_tokens, length)
   # A head is trained on outputs, a prompt on texts.
   inputs = (1, length) if tuner.prompt else (1, length, model.num_tokens)
   init = lambda: tuner.init(jax.random.key(0), params, jax.ShapeDtypeStruct(inputs, np.int32))
   expected = jax.eval_shape(init)
   shapes = {name: leaf.shape for name, leaf in folders.by_path(expected).items()}
   folders.check_arrays(arrays, shapes)
-  prompt = arrays.get('prompt')
-  if prompt is not None and not np.array_equal(prompt, model.prompt_space.project(prompt)):
-    space = model.prompt_space
-    raise ValueError(f'the prompt has {prompt.min():g} to {prompt.max():g}; valid is {space.low:g} to {space.high:g}')
   return jax.tree.unflatten(jax.tree.structure(expected), [arrays[name] for name in shapes])

@@ -11,7 +11,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 
 from hmm_jax._support import float64
-from hmm_jax._support.arguments import check_widths, checked
+from hmm_jax._support.arguments import check_shape, checked
 from hmm_jax._support.batching import with_batching_rule
 from hmm_jax.inference.arithmetic import Arithmetic, scaled_or_logarithmic
 from hmm_jax.inference.passes import forward, scan
@@ -59,7 +59,8 @@ def probs_before(hmm: Chain, between: Array, after: Array) -> Array:
 
 def _of_pairs(run: Callable[..., Any], hmm: Chain, firsts: Array, seconds: Array) -> Array:
   """The probabilities [K, B, E] that `run`, `_between` or `_before`, gives of all pairs of rows."""
-  check_widths((firsts, seconds), hmm.joint_initial_probs.shape[-1])
+  for each in (firsts, seconds):
+    check_shape('likelihood rows', each, ..., hmm.joint_initial_probs.shape[-1])
   distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
   rows = float64.as_float(firsts)[None], float64.as_float(seconds)[None]
   return with_batching_rule(functools.partial(_pair_probs, run))(*distribution, *rows)[0]

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax._support import float64
-from hmm_jax._support.arguments import are_on_host, converted
+from hmm_jax._support.arguments import are_on_host, check_shape, converted
 from hmm_jax._support.batching import block_size, in_cache, with_batching_rule
 from hmm_jax._support.blocks import in_blocks
 from hmm_jax._support.display import shown
@@ -153,7 +153,7 @@ def by_sequence(run: Run, hmm: Chain, likelihoods: Array, finish: Finish | None 
     return _in_one_program(run, finish, hmm, likelihoods)
   # Joint laws of numpy arrays compile nothing.
   hmm = jax.tree.map(np.asarray, hmm)
-  check_shape(hmm, likelihoods)
+  check_rows(hmm, likelihoods, ...)
   rows_BxTxE = np.asarray(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   count, length, width = rows_BxTxE.shape
   size = block_size(count, width)
@@ -169,12 +169,10 @@ def by_sequence(run: Run, hmm: Chain, likelihoods: Array, finish: Finish | None 
   return jax.tree.map(lambda x: jnp.asarray(x.reshape(likelihoods.shape[:-2] + x.shape[1:]), x.dtype), result)
 
 
-def check_shape(hmm: Chain, likelihoods: Array, batch: str = '..., ') -> None:
-  """Raise ValueError unless `likelihoods` are [..., T, E], or without a `batch` [T, E]."""
-  shape, width = likelihoods.shape, hmm.joint_initial_probs.shape[-1]
-  if len(shape) < 2 or len(shape) > 2 and not batch or shape[-1] != width or 0 in shape:
-    valid = f'[{batch}T, {width}], no axis empty, as token_likelihoods(hmm, tokens) makes them'
-    raise ValueError(f'likelihoods have shape {shape}; valid is {valid}')
+def check_rows(hmm: Chain, likelihoods: Array, *batch: Any) -> None:
+  """Raise ValueError unless `likelihoods` are [T, E], behind the axes of a batch."""
+  name = 'likelihoods, which token_likelihoods(hmm, tokens) makes,'
+  check_shape(name, likelihoods, *batch, 'T', hmm.joint_initial_probs.shape[-1])
 
 
 def _in_programs(run: Run, hmm: Chain, rows_BxTxE: Array) -> Any:
@@ -206,7 +204,7 @@ def _finished(finish: Finish, hmm: Chain, result: Any) -> Any:
 @functools.partial(float64.jit, static_argnames=('run', 'finish'))
 def _in_one_program(run: Run, finish: Finish | None, hmm: Chain, likelihoods: Array) -> Any:
   """`by_sequence` of traced arrays, or of those on an accelerator: all branches are compiled."""
-  check_shape(hmm, likelihoods)
+  check_rows(hmm, likelihoods, ...)
   rows_BxTxE = likelihoods.reshape(-1, *likelihoods.shape[-2:])
   certified = functools.partial(run, arithmetic.if_needed)
   of_block = functools.partial(_of_block, arithmetic.scaled_or_logarithmic, certified)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from hmm_jax._support import float64
 from hmm_jax._support.arguments import checked
-from hmm_jax.inference.posterior import Chain, check_shape
+from hmm_jax.inference.posterior import Chain, check_rows
 
 
 @checked
@@ -20,7 +20,7 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   >>> most_likely_states(hmm, jnp.eye(3)[jnp.array([0, 2, 1, 0, 2])]).shape
   (5,)
   """
-  check_shape(hmm, likelihoods, batch='')
+  check_rows(hmm, likelihoods)
   num_states = hmm.transition_matrix.shape[-1]
   log_constant = lambda x: float64.log_of_any(float64.as_float64(lax.stop_gradient(float64.as_float(x))))
   log_by_parts = lambda x: log_constant(x).reshape(*x.shape[:-1], -1, num_states)

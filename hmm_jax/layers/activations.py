@@ -227,8 +227,8 @@ def _check_names(argument: str, names: Iterable[str], valid: Iterable[str]) -> N
 
 def _check(model: MaskedLM, params: Any, tokens: Any, prompt: Any) -> None:
   arguments.check_texts(model, params, tokens)
-  if prompt is not None and prompt.ndim != 2:
-    raise ValueError(f'prompt has shape {prompt.shape}; valid is [P, E]')
+  if prompt is not None:
+    arguments.check_shape('prompt', prompt, 'P', 'E')
 
 
 def _by_text(

@@ -52,8 +52,7 @@ class Probe(NamedTuple):
   def __call__(self, features: ArrayLike) -> np.ndarray:
     features = np.asarray(arguments.array('features', features))
     width = self.fitted[0].shape[1 if self.kind == 'table' else 0]
-    if not features.ndim or features.shape[-1] != width:
-      raise ValueError(f'features have shape {features.shape}; valid is [..., {width}], as those of the fit')
+    arguments.check_shape('features', features, ..., width)
     if self.kind == 'table':
       arguments.check_ids('features', features, 2**31)
     return _VALUES[self.kind](features, *self.fitted)
@@ -67,7 +66,6 @@ def probe(
   *,
   kind: str = 'affine',
   splits: Sequence[float] = (0.6, 0.2, 0.2),
-  where: ArrayLike | None = None,
   shuffled: bool = False,
 ) -> Probe:
   """Fit a probe from features to targets and score it on held-out texts.
@@ -88,7 +86,6 @@ def probe(
     key: decides the order of texts, and the shuffle.
     kind: 'affine', 'softmax' or 'table'.
     splits: shares of texts for training, validation and test; all rows of a text are in one of them.
-    where: [n, ...] bools, the rows that count, such as inputs == V; None for all.
     shuffled: a control: permute the targets over rows first, so that R^2 is 0 up to chance.
 
   Raises:
@@ -101,24 +98,28 @@ def probe(
   >>> probe(features, features @ np.ones((3, 2)) + 1, jax.random.key(0)).fitted[1].round(6).tolist()
   [1.0, 1.0]
   """
-  features, targets, dtype = np.asarray(features), np.asarray(targets, np.float64), targets.dtype
-  where = np.ones(features.shape[:-1], bool) if where is None else np.asarray(where)
-  _check(features, targets, where, kind)
+  given = np.asarray(targets)
+  x, y = np.asarray(features), given.astype(np.float64)
+  _check(x, y, kind)
   # Squares of numbers at the ends of float64's range would be 0 or infinite.
-  unit = np.abs(targets[where]).max() if kind == 'affine' and targets.any() else 1.0
-  targets = targets / unit
+  unit = np.abs(y).max() if kind == 'affine' and y.any() else 1.0
+  y = y / unit
   key_split, key_shuffle = jax.random.split(key)
   if shuffled:
-    order = jax.random.permutation(key_shuffle, int(where.sum()))
-    targets[where] = targets[where][np.asarray(order)]
-  train, validation, test = (
-    (features[texts][where[texts]], targets[texts][where[texts]]) for texts in _split(key_split, where, splits)
-  )
+    rows = _rows(y)
+    order = jax.random.permutation(key_shuffle, len(rows))
+    y = rows[np.asarray(order)].reshape(y.shape)
+  train, validation, test = ((_rows(x[texts]), _rows(y[texts])) for texts in _split(key_split, len(x), splits))
   fitted, penalty = _best_fit(kind, train, validation)
-  r_squared, kl = _scores(kind, fitted, test, dtype)
+  r_squared, kl = _scores(kind, fitted, test, given.dtype)
   if kind == 'affine':
     fitted = tuple(unit * part for part in fitted)
   return Probe(kind, fitted, r_squared, kl, penalty)
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+  """The rows [m, C] of all texts [n, ..., C]."""
+  return x.reshape(-1, x.shape[-1])
 
 
 def _best_fit(kind: str, train: _Rows, validation: _Rows) -> tuple[tuple[Any, ...], float]:
@@ -150,30 +151,26 @@ def mean_kl(targets: np.ndarray, values: np.ndarray) -> float:
   return float(scipy.special.rel_entr(targets, values).sum(-1).mean())
 
 
-def _check(features: np.ndarray, targets: np.ndarray, where: np.ndarray, kind: str) -> None:
+def _check(features: np.ndarray, targets: np.ndarray, kind: str) -> None:
   if kind not in _FITS:
     raise ValueError(f'kind is {kind!r}; valid are {", ".join(map(repr, _FITS))}')
+  arguments.check_shape('features', features, ..., 'n', 'F')
+  arguments.check_shape('targets', targets, *features.shape[:-1], 'C')
   for name, array in ('features', features), ('targets', targets):
-    if array.ndim < 2 or not array.shape[-1] or array.shape[:-1] != features.shape[:-1]:
-      raise ValueError(f'{name} have shape {array.shape}; valid is [n, ..., C] for features {features.shape}')
     arguments.check_finite(name, array)
-  if where.dtype != bool or where.shape != features.shape[:-1] or not where.any():
-    found = f'of type {where.dtype} and shape {where.shape}, with {where.sum()} rows'
-    raise ValueError(f'where is {found}; valid are bools {features.shape[:-1]}, at least one True')
-  if kind != 'affine' and ((targets < 0).any() or not np.allclose(targets.sum(-1), 1, atol=1e-4)):
-    raise ValueError(f'targets have a negative entry or a sum other than 1; valid for {kind!r} are laws')
+  if kind != 'affine':
+    arguments.check_probs('targets', targets, *targets.shape, within=1e-4)
   if kind == 'table':
     arguments.check_ids('features', features, 2**31)
 
 
-def _split(key: Array, where: np.ndarray, splits: Sequence[float]) -> list[np.ndarray]:
+def _split(key: Array, num_texts: int, splits: Sequence[float]) -> list[np.ndarray]:
   """The numbers of the texts for training, validation and test, in a random order."""
-  shares, parts = np.asarray(splits, float), []
-  if shares.shape == (3,) and (shares > 0).all() and np.isfinite(shares).all():
-    order, ends = jax.random.permutation(key, len(where)), np.cumsum(shares) / shares.sum() * len(where)
-    parts = np.split(np.asarray(order), np.round(ends[:-1]).astype(int))
-  if not parts or not all(where[part].any() for part in parts):
-    raise ValueError(f'splits are {splits} of {len(where)} texts; valid are three shares, each with a row that counts')
+  shares = np.asarray(splits, float)
+  ends = np.cumsum(shares) / shares.sum() * num_texts
+  parts = np.split(np.asarray(jax.random.permutation(key, num_texts)), np.round(ends[:-1]).astype(int))
+  if len(shares) != 3 or not (shares > 0).all() or not all(map(len, parts)):
+    raise ValueError(f'splits are {splits} of {num_texts} texts; valid are three shares, each of at least one text')
   return parts
 
 
@@ -215,7 +212,7 @@ def _affine(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.n
 
 
 def _table(tokens: np.ndarray, train: np.ndarray, targets: np.ndarray, prior: float) -> np.ndarray:
-  values = table_means(train, targets, tokens.reshape(-1, tokens.shape[-1]), prior=prior)
+  values = table_means(train, targets, _rows(tokens), prior=prior)
   return values.reshape(*tokens.shape[:-1], -1)
 
 

@@ -16,7 +16,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax._support.arguments import check_widths, tree
+from hmm_jax._support.arguments import check_shape, tree
 from hmm_jax._support.display import helped
 from hmm_jax._support.float64 import with_promotion
 from hmm_jax.models import sharding
@@ -206,7 +206,8 @@ class Bert(nn.Module):
     ValueError past `max_positions`.
     """
     length = sum(part.shape[-2] for part in parts)
-    check_widths(parts, self.width)
+    for part in parts:
+      check_shape('embeddings or a prompt', part, ..., self.width)
     if length > self.max_positions:
       raise ValueError(f'prompt and text have {length} positions; valid is at most max_positions, {self.max_positions}')
     if self.causal:

@@ -97,9 +97,6 @@ def check(model: FlaxModel, params: Any, length: int) -> None:
   texts = np.tile(np.arange(length), (2, 1))
   texts[1, -1] += 1
   probs = np.asarray(token_probs(model, params, texts % num_ids))
-  shape = *texts.shape, model.num_tokens
-  if probs.shape != shape or not np.allclose(probs.sum(-1), 1, atol=1e-3) or probs.min() < 0:
-    valid = f'probabilities {shape}, such as flax.linen.softmax of logits, with embeddings of {num_ids} ids'
-    raise ValueError(f'predict of {model.name} returns {probs.shape}, first {probs[0, 0].tolist()}; valid are {valid}')
+  arguments.check_probs(f'what predict of {model.name} returns', probs, *texts.shape, model.num_tokens, within=1e-3)
   if model.causal and not np.allclose(probs[0, -1], probs[1, -1], atol=1e-5):
     raise ValueError(f'{model.name} is causal and reads the token that it predicts; valid are rows of earlier tokens')

@@ -66,18 +66,16 @@ def at_positions(x: Array, positions: Positions) -> Array:
   arguments.check_ids('positions', positions, x.shape[-2])
   if positions.ndim == 1:
     return jnp.take(x, positions, axis=-2, mode='clip')
-  try:
-    return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
-  except ValueError:
-    axes = x.shape[:-2]
-    raise ValueError(f'positions have shape {positions.shape}; valid is [Q], or [..., Q] with the axes {axes} of texts')
+  arguments.check_shape('positions', positions, *x.shape[:-2], 'Q')
+  return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
 
 
 def joined(parts: Sequence[Array]) -> Array:
   """Parts [..., T_i, D] concatenated along time; leading axes broadcast."""
   if len(parts) == 1:
     return parts[0]
-  arguments.check_widths(parts, parts[-1].shape[-1])
+  for part in parts:
+    arguments.check_shape('embeddings or a prompt', part, ..., parts[-1].shape[-1])
   shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
   return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
 

@@ -81,7 +81,7 @@ def _on_separate_matrices(inner: optax.GradientTransformation) -> optax.Gradient
   """
 
   def update(updates: Any, state: optax.OptState, params: Any) -> tuple[Any, optax.OptState]:
-    updates = sharding.scattered(updates)  # Or what they were computed from is gathered, which may be more.
+    updates = sharding.as_parameters(updates)  # Or what they were computed from is gathered, which may be more.
     separate, state = sharding.whole(inner.update(*sharding.whole((_separate(updates), state, _separate(params)))))
     return jax.tree.map(lambda new, old: new.reshape(old.shape), separate, updates), state
 

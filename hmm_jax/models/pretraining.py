@@ -168,12 +168,12 @@ def train_step(
     selected_first = jnp.argsort(~selected, axis=-1)
     return jax.value_and_grad(loss_at)(params, selected_first[:, :slots])
 
-  params = sharding.gathered(state.params)
+  params = state.params
   everywhere = lambda: jax.value_and_grad(loss_at)(params, None)
   loss, grads = lax.cond(selected.sum(-1).max() <= slots, in_slots, everywhere)
-  updates, opt_state = optimizer.update(sharding.scattered(grads), state.opt_state, state.params)
-  state = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state)
-  return sharding.scattered(state), loss
+  updates, opt_state = optimizer.update(sharding.as_parameters(grads), state.opt_state, params)
+  state = TrainState(state.step + 1, optax.apply_updates(params, updates), opt_state)
+  return sharding.as_parameters(state), loss
 
 
 def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Array:

@@ -1,12 +1,11 @@
 """Placement of arrays: the mesh, and every partition spec.
 
-A mesh has the axes `data`, `fsdp` and `tensor`. Each device of `data` and `fsdp` takes its own rows of a batch. The
-parameters, and the optimiser's state of each, are split over `fsdp` and `tensor`: for a step they are gathered over
-`fsdp` (Rajbhandari et al. 2020), while over `tensor` each device computes with its own heads and feed-forward columns
-(Shoeybi et al. 2019). An array that a spec would split unequally is whole on every device of that axis.
+A mesh has the axes `data` and `tensor`. Each device of `data` takes its own rows of a batch. Over `tensor` each device
+has, and computes with, its own heads and feed-forward columns (Shoeybi et al. 2019); the optimiser's state of a
+parameter lies as the parameter. An array that a spec would split unequally is whole on every device.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import functools
 import math
 from typing import Any
@@ -15,57 +14,42 @@ import jax
 from jax import Array, lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-AXES = ('data', 'fsdp', 'tensor')
-# The mesh axes of a batch's leading axis.
-_BATCH = ('data', 'fsdp')
-# The mesh axes that split a leaf's axes, by the end of its path. Other leaves, biases and scales, are too small to
-# split. One kernel has queries, keys and values side by side, so that a contiguous range of its columns is no set of
-# heads: it is split by rows, and `by_heads` reshards it.
-_SPLIT: dict[str, tuple[Sequence[str], ...]] = {
-  'qkv/kernel': (['tensor', 'fsdp'], []),
-  'attention_out/kernel': (['tensor'], ['fsdp']),
-  'ffn_in/kernel': (['fsdp'], ['tensor']),
-  'ffn_in/bias': (['tensor'],),
-  'ffn_out/kernel': (['tensor'], ['fsdp']),
-  'transform/kernel': (['fsdp'], []),
-  'word_embedding/embedding': ([], ['fsdp']),
-  'position_embedding': ([], ['fsdp']),
-}
+AXES = ('data', 'tensor')
+# The axis of a leaf that is split over `tensor`, by the end of its path. Other leaves are whole. One kernel has
+# queries, keys and values side by side, so that a contiguous range of its columns is no set of heads: it is split by
+# rows, and `by_heads` reshards it.
+_SPLIT = {'qkv/kernel': 0, 'attention_out/kernel': 0, 'ffn_in/kernel': 1, 'ffn_in/bias': 0, 'ffn_out/kernel': 0}
 
 
 @functools.cache
-def make_mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
+def make_mesh(data: int = 1, tensor: int = 1) -> Mesh:
   """A mesh of these sizes along AXES: all devices of all processes, or if fewer, the first of this process.
 
   The axes are automatic, since linen's Embed refuses explicit ones.
   """
-  sizes = data, fsdp, tensor
+  sizes = data, tensor
   of_all = math.prod(sizes) == jax.device_count()
   devices = jax.devices() if of_all else jax.local_devices()[: math.prod(sizes)]
   return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices)
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
+def replicated(mesh: Mesh | AbstractMesh) -> NamedSharding:
   """The whole array on every device: corpus, keys, losses."""
   return NamedSharding(mesh, PartitionSpec())
 
 
-def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str] = ()) -> Any:
-  """The sharding of each leaf of a train state or a part of it, which may be abstract; whole over axes `without`.
+def state_shardings(mesh: Mesh | AbstractMesh, state: Any) -> Any:
+  """The sharding of each leaf of a train state or a part of it, which may be abstract.
 
   Optimiser moments are sharded like their parameters: their paths end in the same names.
   """
 
-  def kept(axes: Sequence[str], size: int) -> tuple[str, ...] | None:
-    axes = tuple(axis for axis in axes if axis not in without)
-    num_parts = math.prod(mesh.shape[axis] for axis in axes)
-    return axes if num_parts > 1 and size % num_parts == 0 else None
-
   def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
     name = jax.tree_util.keystr(path, simple=True, separator='/')
-    split = next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
-    spec = list(map(kept, split, leaf.shape))
-    return NamedSharding(mesh, PartitionSpec(*spec) if any(spec) else PartitionSpec())
+    axis = next((axis for end, axis in _SPLIT.items() if name.endswith(end)), None)
+    if axis is None or mesh.shape['tensor'] == 1 or leaf.shape[axis] % mesh.shape['tensor']:
+      return replicated(mesh)
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, 'tensor'))
 
   return jax.tree_util.tree_map_with_path(place, state)
 
@@ -93,7 +77,7 @@ def splits_heads() -> bool:
 
 def by_rows(batch: Array) -> Array:
   """The leading axis split over the devices that take rows of a batch."""
-  return batch if _mesh() is None else lax.with_sharding_constraint(batch, PartitionSpec(_BATCH))
+  return batch if _mesh() is None else lax.with_sharding_constraint(batch, PartitionSpec('data'))
 
 
 def by_heads(kernel: Array) -> Array:
@@ -103,24 +87,16 @@ def by_heads(kernel: Array) -> Array:
   return kernel
 
 
-def gathered(params: Any) -> Any:
-  """The parameters as a step computes with them: whole over `fsdp`."""
-  return _constrained(params, without=('fsdp',))
-
-
-def scattered(tree: Any) -> Any:
-  """A train state, a part of it, or gradients, sharded as parameters are between steps."""
-  return _constrained(tree)
+def as_parameters(tree: Any) -> Any:
+  """A train state, a part of it, or gradients, sharded as parameters are."""
+  mesh = _mesh()
+  return tree if mesh is None else lax.with_sharding_constraint(tree, state_shardings(mesh, tree))
 
 
 def whole(tree: Any) -> Any:
   """Every leaf on every device."""
-  return _constrained(tree, without=AXES)
-
-
-def _constrained(tree: Any, without: Sequence[str] = ()) -> Any:
   mesh = _mesh()
-  return tree if mesh is None else lax.with_sharding_constraint(tree, state_shardings(mesh, tree, without))
+  return tree if mesh is None else lax.with_sharding_constraint(tree, replicated(mesh))
 
 
 def float64_device() -> jax.Device:

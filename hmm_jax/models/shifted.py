@@ -5,6 +5,7 @@ from typing import Any
 
 from jax import Array
 
+from hmm_jax._support.arguments import check_shape
 from hmm_jax.models.model import at_positions, MaskedLM, Positions, prepend
 
 
@@ -41,10 +42,6 @@ class Shifted(MaskedLM):
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self.model.decode(params, at_positions(embeddings, positions))
 
-  def predict_visiting(self, params: Any, embeddings: Array, visit: Any, positions: Positions = None) -> Array:
-    """Override: raises ValueError, since a shift stands before no layer; add it to the last one of `model` itself."""
-    raise ValueError(f'model {self.name} has no activations; valid is the model that it shifts')
-
   def predict_prompted(
     self, params: Any, prompts: Array, tokens: Array, positions: Positions = None, place: int = 0
   ) -> Array:
@@ -53,7 +50,5 @@ class Shifted(MaskedLM):
     Raises ValueError for a prompt of another shape.
     """
     hidden = self.embed(params, tokens)
-    valid = 1, hidden.shape[-1]
-    if prompts.shape[-2:] != valid:
-      raise ValueError(f'prompt of a shifted model has shape {prompts.shape[-2:]}; valid is {valid}, prompt_length=1')
+    check_shape('prompt of a shifted model', prompts, ..., 1, hidden.shape[-1])
     return self.predict(params, prepend(prompts, hidden + prompts[..., None, :, :], place), positions)

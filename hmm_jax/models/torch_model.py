@@ -34,9 +34,9 @@ def from_torch(
   on the CPU, embeddings in the type that `embed` returns, and results come back in float32; every call crosses from JAX
   to torch and back.
 
-  The model is called on texts of all ids (of more than 4,096, on that many and those that its config names): a language
-  model of Hugging Face must give for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token
-  changes, is `causal` here: if its row i reads token i, that row is read from [MASK] and the tokens before i.
+  The model is called on texts of all ids (of more than 4,096, on that many): a language model of Hugging Face must give
+  for embeddings what it gives for ids, to 1e-5. A causal one, whose rows no later token changes, is `causal` here: if
+  its row i reads token i, that row is read from [MASK] and the tokens before i.
 
   Args:
     module: any; without `embed` and `predict` a language model of Hugging Face's transformers, masked or causal.
@@ -67,7 +67,7 @@ def from_torch(
   module.eval().requires_grad_(False)
   of_module = lambda **inputs: module(**inputs).logits[..., :num_tokens].softmax(-1)
   of_rows = predict or (lambda rows: of_module(inputs_embeds=rows))
-  texts = torch.tensor(_texts(module, num_tokens))
+  texts = torch.tensor(_texts(num_tokens))
   try:
     words = embed or module.get_input_embeddings()
     rows = words(texts)
@@ -86,30 +86,14 @@ def from_torch(
   if causal and reads_itself:
     beginning = words(torch.full((1, 1), num_tokens))
     law = lambda rows: of_rows(torch.cat([beginning.expand(len(rows), -1, -1), rows[:, :-1]], 1))
-  embed_still, law_still = (_without_dropout(module, function) for function in (words, law))
-  return TorchModel(num_tokens, rows.shape[-1], embed_still, lambda given: law_still(given.to(rows.dtype)), causal)
+  most = getattr(getattr(module, 'config', None), 'max_position_embeddings', TorchModel.max_positions)
+  return TorchModel(num_tokens, rows.shape[-1], words, lambda given: law(given.to(rows.dtype)), causal, most)
 
 
-def _without_dropout(module: Any, function: Any) -> Any:
-  """`function` with the module in evaluation, though its owner may have put it into training since."""
-
-  def run(tensor: Any) -> Any:
-    is_training = module.training
-    module.eval()
-    try:
-      return function(tensor)
-    finally:
-      module.train(is_training)
-
-  return run
-
-
-def _texts(module: Any, num_tokens: int) -> np.ndarray:
-  """Texts [n, 4] of all ids and [MASK]; of a large vocabulary of _MOST_IDS, and of those that the config names."""
-  config: dict[str, Any] = getattr(getattr(module, 'config', None), 'to_dict', dict)()
-  named = [value for name, value in config.items() if name.endswith('_token_id') and value in range(num_tokens)]
+def _texts(num_tokens: int) -> np.ndarray:
+  """Texts [n, 4] of all ids and [MASK]; of a large vocabulary of _MOST_IDS."""
   some = np.linspace(0, num_tokens - 1, min(num_tokens, _MOST_IDS)).astype(int)
-  ids = np.unique([*some, *named, num_tokens])
+  ids = np.append(some, num_tokens)
   return np.resize(np.random.default_rng(0).permutation(ids), (-(-len(ids) // 4), 4))
 
 
@@ -129,10 +113,7 @@ def _reads(predict: Any, texts: Any, num_tokens: int) -> tuple[bool, bool]:
 
 def _check(probs: np.ndarray, of_ids: np.ndarray, texts: np.ndarray, num_tokens: int) -> None:
   """Raise ValueError unless probs [n, 4, V] are probabilities, and those that a module gives for ids itself."""
-  if probs.shape != (*texts.shape, num_tokens):
-    raise ValueError(f'predict returns shape {probs[:1, :1].shape} for one token; valid is {(1, 1, num_tokens)}')
-  if not (probs >= 0).all() or not np.allclose(probs.sum(-1), 1, atol=1e-4):
-    raise ValueError('predict returns rows that are negative, not finite or do not sum to 1; valid are probabilities')
+  arguments.check_probs('what predict returns', probs, *texts.shape, num_tokens, within=1e-4)
   by_text = np.abs(probs - of_ids).max((1, 2))
   if by_text.max() > 1e-5:
     raise ValueError(
@@ -151,6 +132,7 @@ class TorchModel(MaskedLM):
     words: embeddings [B, T, E] of ids [B, T], as tensors, as what follows.
     law: probabilities [B, T, V] of embeddings.
     causal: whether row i sees only the tokens before i.
+    max_positions: those of the module's config, if it has one.
   """
 
   num_tokens: int
@@ -158,6 +140,7 @@ class TorchModel(MaskedLM):
   words: 'Callable[[torch.Tensor], torch.Tensor]'
   law: 'Callable[[torch.Tensor], torch.Tensor]'
   causal: bool = False
+  max_positions: int = 2**20
 
   name = 'torch'
 
@@ -165,7 +148,6 @@ class TorchModel(MaskedLM):
     return _call(lambda ids: self.words(ids.long()), 1, (*tokens.shape, self.width), tokens.astype(jnp.int32))
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    _check_length(self, embeddings.shape[-2])
     return at_positions(_probs(self, embeddings), positions)
 
   def pull_back(self, embeddings: Any, slopes: Any) -> Any:
@@ -174,17 +156,6 @@ class TorchModel(MaskedLM):
 
     probs = self.law(embeddings.requires_grad_())
     return torch.autograd.grad(probs, embeddings, slopes.to(probs.dtype))[0]
-
-
-@functools.lru_cache(maxsize=32)
-def _check_length(model: TorchModel, length: int) -> None:
-  """Raise ValueError if the module has too few positions: inside of a callback that ends in a traceback of JAX."""
-  import torch
-
-  try:
-    model.law(torch.zeros(1, length, model.width))
-  except Exception as error:
-    raise ValueError(f'module does not predict {length} positions, prompt included ({type(error).__name__}: {error})')
 
 
 def _call(function: Callable[..., Any], num_axes: int, shape: tuple[int, ...], *arrays: Array) -> Array:

@@ -30,7 +30,7 @@ BLOCK_SIZE = 256
 _MOST_ENTRIES = 2**24
 # Scores up to this are compared as they are, since rounding of G (1e-16) times a head's weights is a part of them.
 _SMALL = 1e-4
-# Attention takes scores up to this apart for ties (`softmax_or_argmax`), here masses on H*.
+# Attention takes scores up to this apart for ties (`argmax_weights`), here masses on H*.
 _TIE = np.finfo(np.float64).eps ** (2 / 3)
 
 
@@ -216,4 +216,4 @@ def _of_memory(hmm: MemoryHMM, prompt: Array, tokens: Array) -> _Memory:
 
 @_in_x64
 def _attend(head: AttentionHead, token_probs: Array, tokens: Array) -> Array:
-  return attention_scores(head, token_probs, tokens, 0.0)
+  return attention_scores(head, token_probs, tokens, argmax=True)

@@ -14,7 +14,6 @@ that error. A certificate of fewer pairs is not counted: only exact arithmetic d
 """
 
 from collections.abc import Iterator, Sequence
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ import scipy
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.tuning import separability
 
-# Lines of heads searched at a time: 2^9.
-_LOG_LINES = 9
+# Rounds of the search from each start, and lines of heads in a round: 2^9.
+_ROUNDS, _LOG_LINES = 4, 9
 # Scales of the ramp loss, in units of the median margin of a head, and steps of the procedure at each.
 _RAMPS = (1.0, 0.3, 0.1)
 _STEPS = 3
@@ -58,8 +57,6 @@ def best_head(
   *,
   error: float,
   tolerance: float,
-  max_rounds: int,
-  max_certificates: int,
 ) -> BestHead:
   """The best linear head on `features` themselves that a search finds, and a bound on every head.
 
@@ -72,21 +69,17 @@ def best_head(
     starts: further candidate heads [V, C]; the search also starts from the best of them.
     error: bound on the relative error of `features`, as a share of each entry of the exact G.
     tolerance: margins up to this count as none, in coordinates of unit covariance.
-    max_rounds: rounds of lines and linear programs from each of the two starts; a round without a gain is the last.
-    max_certificates: the limit on certificates.
 
   Raises:
     RuntimeError: HiGHS gave up on the linear program of separability.
 
   >>> features, labels = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), np.array([0, 1, 0])
-  >>> options = dict(error=1e-12, tolerance=1e-9, max_rounds=2, max_certificates=3)
-  >>> best_head(features, labels, 2, [], **options).separable
+  >>> best_head(features, labels, 2, [], error=1e-12, tolerance=1e-9).separable
   False
   """
-  heads = [*_searched_heads(features, labels, num_classes, starts, tolerance, max_rounds), *starts]
+  heads = [*_searched_heads(features, labels, num_classes, starts, tolerance), *starts]
   best = int(np.argmax([((features @ head).argmax(1) == labels).sum() for head in heads]))
-  sought = proven_certificates(features, labels, num_classes, error, tolerance)
-  proven = list(itertools.islice(sought, max_certificates))
+  proven = list(proven_certificates(features, labels, num_classes, error, tolerance))
   separable = False if proven else None
   if separability.surely_right(features, labels, heads[best]).all():
     separable = True
@@ -113,7 +106,6 @@ def _searched_heads(
   num_classes: int,
   starts: Sequence[np.ndarray],
   tolerance: float,
-  max_rounds: int,
 ) -> list[np.ndarray]:
   """The head [V, C] of the linear program, and unless it is right on all, those at which two searches end."""
   to_coordinates = separability.whitening(features)
@@ -127,7 +119,7 @@ def _searched_heads(
     given = [(coordinates.T @ (features @ start) / len(labels)).T.ravel() for start in starts]
     best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
     both_starts = _hinge_head(rows_nxOxF, np.arange(len(labels)), 1.0), *best_given
-    in_coordinates += [_searched(rows_nxOxF, start, max_rounds) for start in both_starts]
+    in_coordinates += [_searched(rows_nxOxF, start) for start in both_starts]
   return [to_coordinates @ head.reshape(num_classes, -1).T for head in in_coordinates]
 
 
@@ -193,16 +185,16 @@ def _num_right(rows_nxOxF: np.ndarray, head: np.ndarray) -> int:
   return int((rows_nxOxF @ head > 0).all(1).sum())
 
 
-def _searched(rows_nxOxF: np.ndarray, head: np.ndarray, max_rounds: int) -> np.ndarray:
-  """The best head that at most `max_rounds` rounds reach from `head`; the last of fewer found none better.
+def _searched(rows_nxOxF: np.ndarray, head: np.ndarray) -> np.ndarray:
+  """The best head that at most _ROUNDS rounds reach from `head`; the last of fewer found none better.
 
   A round goes along lines in normal directions, of a Sobol sequence, then descends ramp losses of falling widths.
   A descent is a few linear programs, each without the inputs that the head before has wrong by more than the ramp.
   """
   best = _num_right(rows_nxOxF, head)
-  directions = scipy.stats.qmc.Sobol(head.size, scramble=False, bits=_LOG_LINES + max_rounds.bit_length() + 1)
+  directions = scipy.stats.qmc.Sobol(head.size, scramble=False, bits=_LOG_LINES + _ROUNDS.bit_length() + 1)
   directions.fast_forward(2**_LOG_LINES)
-  for _ in range(max_rounds):
+  for _ in range(_ROUNDS):
     before = best
     for direction in scipy.special.ndtri(directions.random(2**_LOG_LINES)):
       along, count = _best_on_line(rows_nxOxF @ head, rows_nxOxF @ direction)

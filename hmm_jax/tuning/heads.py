@@ -17,8 +17,6 @@ import numpy as np
 from hmm_jax._support import arguments
 
 _matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-# A smaller temperature than this would be 0 in float32.
-_LEAST_TEMPERATURE = 1e-30
 
 
 class Head(Protocol):
@@ -80,9 +78,7 @@ def check_head(head: Head, num_classes: int, num_features: int, length: int) -> 
 
   params = jax.eval_shape(lambda: head.init(jax.random.key(0), num_features, 0, length))
   _, scores = jax.eval_shape(jax.grad(total, has_aux=True), params)
-  if scores.shape != (2, num_classes):
-    valid = f'{(2, num_classes)}, a score for each class of the labels'
-    raise ValueError(f'head gives 2 texts scores of shape {scores.shape}; valid is {valid}')
+  arguments.check_shape('head scores of two texts', scores, 2, num_classes)
 
 
 class LinearHead(NamedTuple):
@@ -135,7 +131,7 @@ class AttentionHead(NamedTuple):
     prompt_embeddings: [P, F], in place of e at the prompt's positions.
     output: [F, C], b.
 
-  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=1, length=5)
   >>> params.key_weights.shape, params.positions.shape, params.token_embeddings.shape
   ((3, 4), (6, 3), (5, 6))
@@ -162,22 +158,16 @@ class OfficialAttentionHead(NamedTuple):
   linear: LinearHead
 
 
-@arguments.converted
-def softmax_or_argmax(logits: Array, temperature: float) -> Array:
-  """softmax(logits / temperature) on the last axis; at temperature 0 its limit, equal weights on the largest logits.
+def argmax_weights(logits: Array) -> Array:
+  """Equal weights on the largest logits [..., L], 0 on others: the limit of softmax(logits / temperature) at 0.
 
   Logits within rounding of the largest are ties: within eps^(2/3), 4e-11 in float64 and 2e-5 in float32, times its size
   if that is above 1.
 
-  >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
+  >>> print(argmax_weights(jnp.array([1.0, 2.0, 2.0])))
   [0.  0.5 0.5]
   """
-  if temperature and not _LEAST_TEMPERATURE <= temperature < jnp.inf:
-    raise ValueError(f'temperature is {temperature}; valid is 0, or at least {_LEAST_TEMPERATURE}')
   largest = logits.max(-1, keepdims=True)
-  if temperature > 0:
-    # Their quotients may be infinite, and so may not be subtracted.
-    return jax.nn.softmax((logits - lax.stop_gradient(largest)) / temperature)
   size = jnp.where(jnp.isfinite(largest), jnp.abs(largest), 1)
   rounding = jnp.finfo(logits.dtype).eps ** (2 / 3) * jnp.maximum(size, 1)
   is_largest = (logits >= largest - rounding).astype(logits.dtype)
@@ -185,36 +175,35 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
 
 
 @arguments.converted
-def attention_weights(head: AttentionHead, token_probs: Array, temperature: float) -> Array:
+def attention_weights(head: AttentionHead, token_probs: Array, argmax: bool = False) -> Array:
   """Weights [..., L] of the positions from q^T (Theta^(K) G_i + beta_i), equation (4.1).
 
   Args:
     head: the parameters.
     token_probs: [..., L, V], the model's G.
-    temperature: of the softmax; 0 is the paper's argmax, which averages over ties.
+    argmax: True for the paper's argmax, which averages over ties, in place of a softmax.
 
-  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
-  >>> print(attention_weights(params, jnp.ones((5, 4)), temperature=1.0))
+  >>> print(attention_weights(params, jnp.ones((5, 4))))
   [0.2 0.2 0.2 0.2 0.2]
   """
-  if token_probs.shape[-2] != len(head.positions):
-    valid = f'{len(head.positions)}, with the prompt, as those that the head was made for'
-    raise ValueError(f'texts have {token_probs.shape[-2]} positions; valid are {valid}')
+  arguments.check_shape('token_probs', token_probs, ..., len(head.positions), head.key_weights.shape[-1])
   keys = _matmul(token_probs, head.key_weights.T) + head.positions
-  return softmax_or_argmax(_matmul(keys, head.query), temperature)
+  logits = _matmul(keys, head.query)
+  return argmax_weights(logits) if argmax else jax.nn.softmax(logits)
 
 
 @arguments.converted
-def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
+def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, argmax: bool = False) -> Array:
   """Class scores [..., C]: the weighted mean over positions of b^T ((Theta^(V) G_i) * e(x_i)), equation (4.2).
 
-  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
-  >>> attention_scores(params, jnp.ones((7, 5, 4)), jnp.zeros((7, 5), int), temperature=1.0).shape
+  >>> attention_scores(params, jnp.ones((7, 5, 4)), jnp.zeros((7, 5), int)).shape
   (7, 2)
   """
-  weights = attention_weights(head, token_probs, temperature)
+  weights = attention_weights(head, token_probs, argmax)
   embeddings = head.token_embeddings[tokens]
   prompt = jnp.broadcast_to(head.prompt_embeddings, embeddings.shape[:-2] + head.prompt_embeddings.shape)
   values = _matmul(token_probs, head.value_weights.T) * jnp.concatenate([prompt, embeddings], axis=-2)
@@ -260,16 +249,20 @@ class Linear(AtMask):
 
 @dataclasses.dataclass(frozen=True)
 class Attention(Head):
-  """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, whose gradient in the keys is 0.
+  """`AttentionHead` with a softmax.
 
-  The head of (4.2) reads the text twice, as predictions G_i and as tokens x_i. A control reads it once:
+  The head of (4.2) reads the text twice, as predictions G_i and as tokens x_i. A control reads it once.
 
   Attributes:
+    num_classes: C.
+    key_size: Q.
+    value_size: F.
+    argmax: True for the paper's argmax in place of the softmax, whose gradient in the keys is 0.
     reads_probs: False makes every G_i uniform: scores are sum_i a_i w_{x_i}, a_i by position alone, a position-weighted
       bag of words.
     reads_tokens: False makes every x_i token 0, so that e(0) is a factor of Theta^(V).
 
-  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
   >>> head.attend(params, head.read(jnp.ones((7, 5, 4)), jnp.zeros((7, 5), int))).shape
   (7, 5)
@@ -278,7 +271,7 @@ class Attention(Head):
   num_classes: int
   key_size: int
   value_size: int
-  temperature: float
+  argmax: bool = False
   reads_probs: bool = True
   reads_tokens: bool = True
 
@@ -301,10 +294,10 @@ class Attention(Head):
     return probs, tokens if self.reads_tokens else jnp.zeros_like(tokens)
 
   def scores(self, params: AttentionHead, features: tuple[Array, Array]) -> Array:
-    return attention_scores(params, *features, self.temperature)
+    return attention_scores(params, *features, self.argmax)
 
   def attend(self, params: AttentionHead, features: tuple[Array, Array]) -> Array:
-    return attention_weights(params, features[0], self.temperature)
+    return attention_weights(params, features[0], self.argmax)
 
 
 @dataclasses.dataclass(frozen=True)

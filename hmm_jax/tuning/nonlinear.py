@@ -1,8 +1,7 @@
-"""Heads that are no linear function of a model's output at one [MASK]: forms of a degree, and a hidden layer."""
+"""Heads that are no linear function of a model's output at one [MASK]: features of a degree, and a hidden layer."""
 
 import dataclasses
 import itertools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ from jax import Array
 import numpy as np
 
 from hmm_jax._support import arguments
-from hmm_jax.tuning.heads import AtMask, init_linear_head, Linear, linear_scores, LinearHead
+from hmm_jax.tuning.heads import AtMask, init_linear_head, linear_scores, LinearHead
 
 
 def power_features(features: Any, degree: int) -> Any:
@@ -24,38 +23,9 @@ def power_features(features: Any, degree: int) -> Any:
   [1.0, 2.828, 4.0]
   """
   arguments.check_size('degree', degree, 1)
-  factors = np.array(list(itertools.combinations_with_replacement(range(features.shape[-1]), degree)), int)
-  factors = factors.reshape(-1, degree)
-  roots = np.array([_root_of_orders(row) for row in factors], features.dtype)
-  return features[..., factors].prod(-1) * roots
-
-
-def _root_of_orders(factors: np.ndarray) -> float:
-  """The root of the number of orders of a product's factors."""
-  repeats = np.unique(factors, return_counts=True)[1]
-  return math.sqrt(math.factorial(len(factors)) / math.prod(map(math.factorial, repeats.tolist())))
-
-
-@dataclasses.dataclass(frozen=True)
-class Polynomial(Linear):
-  """`LinearHead` on the `power_features` of the output at the [MASK].
-
-  Attributes:
-    degree: k; 2 makes a quadratic head.
-
-  >>> head = Polynomial(num_classes=2, degree=2)
-  >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
-  >>> params.weights.shape, head.scores(params, head.read(np.ones((7, 1, 4)), np.zeros((7, 5), int))).shape
-  ((10, 2), (7, 2))
-  """
-
-  degree: int = 2
-
-  def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
-    return init_linear_head(key, math.comb(num_features + self.degree - 1, self.degree), self.num_classes)
-
-  def read(self, outputs: Array, tokens: Array) -> Array:
-    return power_features(outputs[..., 0, :], self.degree)
+  factors = list(itertools.combinations_with_replacement(range(features.shape[-1]), degree))
+  orders = [len(set(itertools.permutations(row))) for row in factors]
+  return features[..., np.array(factors)].prod(-1) * np.sqrt(orders).astype(features.dtype)
 
 
 class MlpHead(NamedTuple):

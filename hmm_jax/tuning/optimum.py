@@ -83,9 +83,7 @@ def converged_head(
   )
 
 
-def whitened_head(
-  features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
-) -> Converged:
+def whitened_head(features: ArrayLike, labels: np.ndarray, num_classes: int, **how: Any) -> Converged:
   """The `converged_head` of whitened features (mean 0, covariance 1), as a head on the features themselves.
 
   The coordinates are singular vectors of the `standardised` features [n, F], without those whose singular value is at
@@ -101,14 +99,11 @@ def whitened_head(
   _, sizes, directions = principal_directions(rows)
   kept = sizes > _LEAST_DIRECTION * sizes.max(initial=0)
   to_coordinates = math.sqrt(len(rows)) * directions[kept].T / sizes[kept]
-  how: Any = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
-  converged = converged_head(rows @ to_coordinates, labels, **how)
+  converged = converged_head(rows @ to_coordinates, labels, num_classes=num_classes, **how)
   return _on_features(converged, to_coordinates @ converged.head.weights, means, deviations)
 
 
-def standardised_head(
-  features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
-) -> Converged:
+def standardised_head(features: ArrayLike, labels: np.ndarray, num_classes: int, **how: Any) -> Converged:
   """The `converged_head` of the `standardised` features [n, F], as a head on the features themselves.
 
   Unlike `whitened_head` it does not inflate directions of little variance, which with fewer labels than features hold
@@ -121,8 +116,7 @@ def standardised_head(
   """
   features, labels = arguments.labelled(features, labels, num_classes)
   rows, means, deviations = standardised(features)
-  how: Any = dict(num_classes=num_classes, ridge=ridge, tolerance=tolerance, max_iterations=max_iterations)
-  converged = converged_head(rows, labels, **how)
+  converged = converged_head(rows, labels, num_classes=num_classes, **how)
   return _on_features(converged, converged.head.weights, means, deviations)
 
 

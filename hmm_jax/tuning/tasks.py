@@ -118,18 +118,20 @@ def draw_texts(
 def _in_float64_blocks(posterior: Callable[..., Array]) -> Callable[..., np.ndarray]:
   """Wrap `posterior(hmm, inputs, *options)`: float64, in blocks of inputs that bound the memory of their messages."""
 
-  @functools.cache
-  def compiled(*options: Any) -> Callable[[Any, Array], Array]:
-    # Float32 parameters are widened inside of the program; concrete float64 enters as it is.
-    return jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block, *options)))
+  # Float32 parameters are widened inside of the program; concrete float64 enters as it is.
+  widened = lambda hmm, block, *options: posterior(float64.widened(hmm), block, *options)
+  compiled = jax.jit(widened, static_argnums=2)
+
+  @float64.in_float64
+  def on_block(hmm: Any, options: Any, block: Array) -> Array:
+    return compiled(float64.put(hmm), block, *options)
 
   @arguments.converted
   @functools.wraps(posterior)
   def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray, *options: Any) -> np.ndarray:
     arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
     size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
-    on_block = float64.in_float64(lambda hmm, block: compiled(*options)(float64.put(hmm), block))
-    return in_blocks(functools.partial(on_block, hmm), inputs, size)
+    return in_blocks(functools.partial(on_block, hmm, options), inputs, size)
 
   return in_float64_blocks
 
@@ -190,10 +192,9 @@ def rule_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int
   >>> rule_probs(even, np.array([[0, 1, 2]]), hidden=-1).tolist()  # of the two states of T; `even` has three
   [[0.0, 1.0]]
   """
-  if not isinstance(distribution, Process):
-    return label_probs(distribution, inputs, cell, hidden)
-  size = even_size(len(inputs), inputs.shape[1] * distribution.num_states, LABELLED_ENTRIES)
-  return in_blocks(lambda block: beliefs(distribution, block)[:, hidden], inputs, size)
+  if isinstance(distribution, Process):
+    return beliefs(distribution, inputs)[:, hidden]
+  return label_probs(distribution, inputs, cell, hidden)
 
 
 def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np.ndarray:
@@ -203,8 +204,7 @@ def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np
   [1, 0]
   """
   labels = np.asarray(arguments.array('labels', labels))
-  if labels.shape != (num_inputs,):
-    raise ValueError(f'labels have shape {labels.shape}; valid is ({num_inputs},)')
+  arguments.check_shape('labels', labels, num_inputs)
   labels = labels + 0 if labels.dtype == bool else labels
   arguments.check_ids('labels', labels, num_classes)
   return labels.astype(np.int32)

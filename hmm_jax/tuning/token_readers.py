@@ -8,46 +8,20 @@ from numpy.typing import ArrayLike
 from hmm_jax._support import arguments
 
 
-@arguments.converted
-def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
-  """The positions [n, T - 1] of the tokens of inputs [n, T], the nearest to the [MASK] first.
+def nearest_first(length: int, position: int = 0) -> np.ndarray:
+  """The positions [T] of a text, the nearest to one of them first, which is itself the first.
 
-  If two tokens are equally near, the later one comes first.
+  If two are equally near, the later one comes first.
 
-  Raises:
-    ValueError: an input does not have exactly one [MASK] (id `num_tokens`).
+  Args:
+    length: T.
+    position: such as that of the [MASK]; -1 is the last.
 
-  >>> nearest_first([[1, 0, 2, 1]], num_tokens=2).tolist()
-  [[3, 1, 0]]
+  >>> nearest_first(4, position=2).tolist()
+  [2, 3, 1, 0]
   """
-  is_mask = np.asarray(inputs) == num_tokens
-  if (is_mask.sum(1) != 1).any():
-    raise ValueError(f'inputs have a row without exactly one [MASK]; valid is one in each row, with id {num_tokens}')
-  shifts = np.arange(is_mask.shape[1]) - is_mask.argmax(1)[:, None]
-  # Subtracting 0.25 puts the later of two equally near tokens first; the [MASK] sorts first and is dropped.
-  return np.abs(shifts - 0.25).argsort(1)[:, 1:]
-
-
-@arguments.converted
-def nearest_tokens(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
-  """The tokens [n, T - 1] of inputs [n, T], the nearest to the [MASK] first.
-
-  >>> nearest_tokens([[1, 0, 2, 1]], num_tokens=2).tolist()
-  [[1, 0, 1]]
-  """
-  return np.take_along_axis(np.asarray(inputs), nearest_first(inputs, num_tokens), 1)
-
-
-@arguments.converted
-def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
-  """The inputs [n, T] with [MASK] in place of all tokens but the `count` nearest the [MASK].
-
-  >>> keep_nearest([[1, 0, 2, 1]], num_tokens=2, count=1).tolist()
-  [[2, 2, 2, 1]]
-  """
-  kept = np.array(inputs)
-  np.put_along_axis(kept, nearest_first(inputs, num_tokens)[:, count:], num_tokens, 1)
-  return kept
+  distances = np.arange(length) - arguments.position('position', position, length)
+  return np.abs(distances - 0.25).argsort()
 
 
 @arguments.converted
@@ -62,8 +36,7 @@ def tokens_around(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray:
   arguments.check_ids('inputs', inputs, num_tokens + 1)
   inputs = np.asarray(inputs, np.int32)  # A narrow type of tokens may not hold V + 1.
   padded = np.pad(inputs, ((0, 0), (reach, reach)), constant_values=num_tokens + 1)
-  distances = sorted(range(-reach, reach + 1), key=lambda distance: abs(distance - 0.25))
-  return padded[:, np.add.outer(np.arange(inputs.shape[1]), distances) + reach]
+  return padded[:, np.add.outer(np.arange(inputs.shape[1]), nearest_first(2 * reach + 1, reach))]
 
 
 @arguments.converted
@@ -79,7 +52,7 @@ def one_hot_window(inputs: ArrayLike, num_tokens: int, reach: int) -> np.ndarray
 
 @arguments.converted
 def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-  """The answers [m] of a table of training texts to tokens [m, K], in the order of `nearest_tokens`.
+  """The answers [m] of a table of training texts to tokens [m, K], in the order of `nearest_first`.
 
   argmax_c #{i: y_i = c, train_i[:k] = tokens[:k]}, with y the training labels and k the longest length, at most K, at
   which one class is strictly most frequent. If there is none, the answer is the commonest training label.

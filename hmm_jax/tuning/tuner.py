@@ -217,7 +217,7 @@ def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size
   return in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, tasks: Array) -> TuneState:
   """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k).
 
@@ -233,10 +233,6 @@ def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, featu
   trainable = jax.vmap(lambda key: tuner.init(key, frozen, features))(keys)
   optimizer_ = schedule.optimizer(len(jax.tree.leaves(features)[0]))
   return TuneState(trainable, jax.vmap(optimizer_.init)(trainable), jnp.zeros((), jnp.int32))
-
-
-# As a program of its own, which runs once a tuning; within another program `init_tuning` takes no compiler options.
-init_tuning_alone = jax.jit(init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')
@@ -268,9 +264,7 @@ def tune_epoch(
   (1, (1,))
   """
   num_inputs = len(jax.tree.leaves(features)[0])
-  valid = len(jax.tree.leaves(state.trainable)[0]), num_inputs
-  if labels.shape != valid:
-    raise ValueError(f'labels have shape {labels.shape}; valid is {valid}, tasks and inputs')
+  arguments.check_shape('labels', labels, len(jax.tree.leaves(state.trainable)[0]), num_inputs)
   steps = schedule.steps_per_epoch(num_inputs)
   if not steps:
     raise ValueError(f'batch_size is {schedule.batch_size}; valid is at most the number of inputs, {num_inputs}')
@@ -339,7 +333,7 @@ def fit(
   tuner, frozen = tuner.after_features(frozen)
   features, labels = jax.device_put(examples[:2], sharding)
   # Committed to its device before the first epoch, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(init_tuning_alone(key_init, tuner, schedule, frozen, features, examples.tasks), sharding)
+  state = jax.device_put(init_tuning(key_init, tuner, schedule, frozen, features, examples.tasks), sharding)
   yield state, None
   for done in range(1, schedule.num_epochs + 1):
     state, losses = tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)

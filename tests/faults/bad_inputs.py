@@ -21,7 +21,7 @@ _AFTER_A_CONFIG = (
   ('--noconfig.num_states --config.num_states=4', '--noconfig.num_states'),
   ('--config.models=own', 'model', "''"),
   ('--config.models=own --config.model=nowhere:build', 'nowhere:build', 'ModuleNotFoundError'),
-  ('--config.mesh.data=64', 'mesh', '(64, 1, 1)'),
+  ('--config.mesh.data=64', 'mesh', '(64, 1)'),
   ('--config.distribution=mess4', 'distribution', 'mess4', 'mess3'),
   ('--config.corpus_file=tokens.txt', 'corpus_file', 'tokens.txt'),
   ('--workdir=/proc/nothing', '--workdir', '/proc/nothing'),

@@ -17,7 +17,7 @@ from hmm_jax.distributions import processes
 from hmm_jax.models import masking, model as model_lib
 from hmm_jax.models.shifted import Shifted
 from hmm_jax.theory import assumptions
-from hmm_jax.tuning import heads, optimum, separability, tasks, token_readers
+from hmm_jax.tuning import optimum, separability, tasks, token_readers
 
 HIDDEN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 MEMORY = float32(dense_hmm(np.random.default_rng(1), 1))
@@ -78,7 +78,6 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('replace', lambda: hj.with_activations(EXACT, HIDDEN, TOKENS, {'layer_1': 0})),
     ('replace', lambda: hj.with_activations(EXACT, HIDDEN, TOKENS, {'beliefs': np.ones(2)})),
     ('the activation', lambda: hj.save_activations('/none', EXACT, float32_hmm(1, 3, 4), TOKENS, HIDDEN)),
-    ('model Shifted', lambda: hj.activations(Shifted(MODEL), PARAMS, TOKENS)),
     ('width', lambda: SMALLEST.clone(width=9).init(KEY, TOKENS)),
     ('place', lambda: model_lib.prepend(np.ones((1, 1)), np.ones((1, 4, 1)), 4)),
     ('mask_share', lambda: masking.corrupt(KEY, TOO_MUCH, TOKENS)),
@@ -96,7 +95,7 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('task_weights', lambda: TASK._replace(task_weights=np.ones((1, 3))).examples(HIDDEN)),
     ('task_weights', lambda: TASK._replace(task_weights=np.full((2, 3), np.nan)).examples(HIDDEN)),
     ('task_weights', lambda: assumptions.contrasts([[1.0, 2.0]] * 2)),
-    ('labels .*raised KeyError', lambda: TASK._replace(task_weights=lambda *_: {}[3]).examples(HIDDEN)),
+    ('labels', lambda: TASK._replace(task_weights=lambda *_: [0]).examples(HIDDEN)),
     ('hidden', lambda: TASK._replace(hidden=2).examples(HIDDEN)),
     ('hidden', lambda: _tune(CAUSAL, PARAMS)),
     ('task', lambda: _tune(task=None)),
@@ -112,25 +111,21 @@ def _probe(features=LAWS, targets=LAWS, **options):
     ('prompt_length', lambda: _tune(MODEL, PARAMS, prompt_length=3)),
     ('prompt', lambda: _tune(Shifted(MODEL), PARAMS, prompt_length=2)),
     ('tokens', lambda: _tune().predict([4, 1, 0])),
-    ('temperature', lambda: heads.softmax_or_argmax(np.ones(3), 1e-38)),
-    ('inputs', lambda: token_readers.nearest_first([[4, 0], [4, 4]], 4)),
     # Fits.
     ('labels', lambda: optimum.converged_head(LAWS, CLASSES.astype(bool), **FIT)),
-    ('features', lambda: separability.linear_separation(LAWS, CLASSES[:5], 2, 1e-9)),
+    ('labels', lambda: separability.linear_separation(LAWS, CLASSES[:5], 2, 1e-9)),
     ('max_iterations', lambda: optimum.converged_head(LAWS, CLASSES, **FIT | {'max_iterations': 1})),
     ('kind', lambda: _probe(kind='linear')),
     ('targets', lambda: _probe(targets=LAWS[:5])),
     ('targets', lambda: _probe(targets=2 * LAWS, kind='softmax')),
     ('features', lambda: _probe(kind='table')),
     ('splits', lambda: _probe(splits=(-0.8, 1.2, 0.6))),
-    ('splits', lambda: _probe(where=np.arange(50) < 2)),
-    ('where', lambda: _probe(where=np.arange(50))),
-    ('table', lambda: hj.plots.layers({'a': (3, 1, 2)})),
+    ('splits', lambda: _probe(LAWS[:2], LAWS[:2])),
     ('values', lambda: hj.plots.simplex(np.eye(3), np.ones((3, 4)))),
   ],
 )
 def test_wrong_arguments_are_refused_by_their_names(name, call):
-  with pytest.raises(ValueError, match=f'^{name}\\b'):
+  with pytest.raises(ValueError, match=f'^(the shape of )?{name}\\b'):
     call()
 
 
@@ -155,7 +150,6 @@ REFUSED = {
   'masked rows': [np.ma.array(row, mask=row > 0.7) for row in SQUARES],
   'sparse': scipy.sparse.csr_array(SQUARES),
   'complex': SQUARES.astype(complex),
-  'below the least float64': [[0.5, Fraction(1, 10**400)], [0.25, 0.75]],
   'a key': KEY,
 }
 

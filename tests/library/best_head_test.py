@@ -10,12 +10,10 @@ import rationals
 from hmm_jax.tuning import best_head as best_head_lib, tasks
 from hmm_jax.tuning.separability import exact_certificate
 
+
 # Features are what they are: no G is hidden behind them.
-HOW = dict(error=0.0, tolerance=1e-9, max_rounds=2, max_certificates=100)
-
-
-def best_head(features, labels, starts=(), **how):
-  return best_head_lib.best_head(features, labels, 2, starts, **{**HOW, **how})
+def best_head(features, labels, error=0.0):
+  return best_head_lib.best_head(features, labels, 2, [], error=error, tolerance=1e-9)
 
 
 def num_right(found, features, labels):
@@ -75,6 +73,5 @@ def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
 def test_a_certificate_holds_for_all_inputs_within_the_error(error, most):
   """A text of class 1 lies 1e-6 inside of the hull of class 0; an error of 1e-5 may have put it there."""
   features = np.array([[0.9, 0.1], [0.1 + 1e-6, 0.9 - 1e-6], [0.1, 0.9]])
-  options = dict(tolerance=1e-9, max_rounds=1, max_certificates=3)
-  found = best_head_lib.best_head(features, np.array([0, 1, 0]), 2, [], error=error, **options)
+  found = best_head(features, np.array([0, 1, 0]), error=error)
   assert found.accuracy_at_most == pytest.approx(most)

@@ -2,7 +2,6 @@
 
 from conftest import in_float64
 import jax
-import jax.numpy as jnp
 import numpy as np
 from oracles import attention_by_the_paper, attention_by_the_released_code
 import pytest
@@ -44,19 +43,19 @@ def weights_and_scores(kind, head, token_probs, tokens):
 
 
 @pytest.mark.parametrize(
-  ('temperature', 'prompt_length', 'reads_probs', 'reads_tokens'),
-  [(0.0, P, True, True), (0.2, P, True, True), (1.0, P, False, True), (3.0, 0, True, False)],
+  ('argmax', 'prompt_length', 'reads_probs', 'reads_tokens'),
+  [(True, P, True, True), (False, P, False, True), (False, 0, True, False)],
 )
-def test_weights_and_scores_are_the_papers(temperature, prompt_length, reads_probs, reads_tokens, rng):
+def test_weights_and_scores_are_the_papers(argmax, prompt_length, reads_probs, reads_tokens, rng):
   """They are (4.1) and (4.2), with the rows of a prompt before the tokens.
 
   A control that reads only its part has those of uniform predictions, or of token 0 everywhere.
   """
   head = random_head(rng, prompt_length)
-  kind = Attention(C, KEY_SIZE, VALUE_SIZE, temperature, reads_probs, reads_tokens)
+  kind = Attention(C, KEY_SIZE, VALUE_SIZE, argmax, reads_probs, reads_tokens)
   token_probs, tokens = random_inputs(rng, 6, prompt_length + T)
   read = token_probs if reads_probs else np.full_like(token_probs, 1 / V), tokens * reads_tokens
-  expected = [attention_by_the_paper(head, *each, temperature) for each in zip(*read, strict=True)]
+  expected = [attention_by_the_paper(head, *each, argmax) for each in zip(*read, strict=True)]
   for ours, by_paper in zip(weights_and_scores(kind, head, token_probs, tokens), zip(*expected), strict=True):
     np.testing.assert_allclose(ours, by_paper, atol=1e-12)
 
@@ -65,16 +64,14 @@ def test_argmax_averages_over_ties_but_for_rounding():
   """Logits within 4e-11 of the largest share alike, relative to it where it is above 1; beyond, nothing is shared."""
   shares = np.array([0, -3e-11, -6e-11, -1])
   logits = np.vstack([1e-3 + shares, 1 + shares, 100 + 100 * shares, [-1e30, -1e30, -2e30, -3e30]])
-  weights = in_float64(lambda logits: heads.softmax_or_argmax(logits, 0.0), logits)
+  weights = in_float64(heads.argmax_weights, logits)
   np.testing.assert_array_equal(weights, [[0.5, 0.5, 0, 0]] * 4)
-  # The least temperature has the limit, also where the quotients themselves are above what float32 holds.
-  np.testing.assert_array_equal(heads.softmax_or_argmax(jnp.array([1e9, 2e9, 2e9]), 1e-30), [0, 0.5, 0.5])
 
 
 @pytest.mark.slow
 def test_init_has_pytorchs_spreads():
   """Matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
-  head = Attention(C, key_size=80, value_size=90, temperature=1.0).init(jax.random.key(0), 70, 40, 11)
+  head = Attention(C, key_size=80, value_size=90).init(jax.random.key(0), 70, 40, 11)
   assert not head.positions.any()
   linear = Linear(200).init(jax.random.key(0), 70, 40, 11)
   for draws in (head.key_weights, head.value_weights, linear.weights):

@@ -28,13 +28,12 @@ def test_likelihood_rows_and_lifting():
   np.testing.assert_allclose(in_float64(memory_lib.reverse_lift, hmm, of_tokens), columns, atol=1e-14)
 
 
-def test_independent_cells_multiply():
-  """The memory's probabilities are the products of the cells' own, and their marginals are the cells'."""
+def test_the_law_of_a_cell_is_a_marginal():
+  """Of independent cells it is their own."""
   cells = np.random.default_rng(0).dirichlet(np.ones(3), 3)
-  joint = in_float64(memory_lib.independent_cells, cells)
-  np.testing.assert_allclose(joint, np.einsum('i,j,k->ijk', *cells), rtol=1e-14)
   hmm = dense_hmm(np.random.default_rng(0), 3, memory_size=3)
-  np.testing.assert_allclose(in_float64(memory_lib.cell_probs, hmm, joint.reshape(-1)), cells, rtol=1e-13)
+  joint = np.einsum('i,j,k->ijk', *cells).reshape(-1)
+  np.testing.assert_allclose(in_float64(memory_lib.cell_probs, hmm, joint), cells, rtol=1e-13)
 
 
 def test_flattened_chain_and_chunk_start_are_the_definitions():
@@ -72,18 +71,14 @@ def inferred(hmm, rows):
 
 def expected_of(hmm, rows):
   """The same by definition: sums over the `Posterior` of the joint states."""
-  chain, shape, memory_size = joint_hmm(hmm), hmm.memory_probs.shape, hmm.memory_size
+  chain, shape = joint_hmm(hmm), hmm.memory_probs.shape
   joint = log_space_posterior(chain, rows)
-  read_CxH = np.indices(shape).reshape(len(shape), -1).T[:, hmm.cell_index]
-  is_read_MxCxH = read_CxH == np.arange(memory_size)[:, None, None]
   by_memory = lambda probs: probs.reshape(len(probs), -1, hmm.num_states)
-  leave_one_out, cell_probs = by_memory(joint.leave_one_out_probs), cells_of(shape, joint.smoothed_probs[0])
+  cell_probs = cells_of(shape, joint.smoothed_probs[0])
   posterior = MemoryPosterior(
     cell_probs=cell_probs,
-    leave_one_out_cell_probs=cells_of(shape, joint.leave_one_out_probs),
     smoothed_probs=by_memory(joint.smoothed_probs).sum(1),
-    leave_one_out_probs=leave_one_out.sum(1),
-    leave_one_out_read_probs=np.einsum('mch,tch->tmh', is_read_MxCxH, leave_one_out),
+    leave_one_out_probs=by_memory(joint.leave_one_out_probs).sum(1),
     joint=joint,
     marginal_loglik=joint.marginal_loglik,
   )

@@ -55,7 +55,7 @@ def tuned(head=LINEAR, prompt=PROMPT, model=EXACT, params=HMM):
 
 
 @pytest.mark.parametrize('prompt', (None, PROMPT))
-@pytest.mark.parametrize('head', (hj.Linear(2), hj.Attention(2, 3, 4, temperature=1.0), OfficialAttention(2)))
+@pytest.mark.parametrize('head', (hj.Linear(2), hj.Attention(2, 3, 4), OfficialAttention(2)))
 def test_a_tuned_prompt_and_head_come_back_to_the_bit(head, prompt, tmp_path):
   before = tuned(head, prompt)
   before.save(tmp_path / 'tuned')
@@ -99,17 +99,12 @@ def with_fields(**fields):
     # It makes no exact model of a BERT.
     ('bert/model/config.json', pathlib.Path.unlink),
     ('exact/model/distribution.json', lambda path: save_distribution(path, hj.random_hmm(0, 3, 3))),
-    ('exact/model/causal.json', lambda path: path.write_text('{"causal": "no"}')),
     ('exact/head.safetensors', changed(lambda x: x * np.nan)),
     # Infinite in float32, in which models compute.
     ('bert/adapter_model.safetensors', changed(lambda x: np.full(x.shape, 1e300))),
-    # Outside of the unit cube.
-    ('exact/adapter_model.safetensors', changed(lambda x: x - 2)),
     ('exact/head.json', with_fields(head='Cubic')),
     ('exact/head.json', with_fields(fields={'num_classes': 9})),
     ('exact/head.json', with_fields(prompt={'length': 3, 'scale': 0.5, 'place': 0})),
-    ('exact/head.json', with_fields(hidden=5)),
-    ('exact/head.json', with_fields(accuracy=1.5)),
   ],
 )
 def test_what_is_damaged_or_does_not_fit_is_refused(file, damage, tmp_path):

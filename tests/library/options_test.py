@@ -41,7 +41,7 @@ def answers(folder):
   }
   drawn = {
     'tuned': hj.tune(model, PARAMS, HMM, task, prompt_length=2).prompt,
-    'pretrained': hj.pretrain(HMM, key, steps=1, bert=BERT)[1],
+    'pretrained': hj.pretrain(HMM, key, steps=1, bert=BERT).params,
   }
   return jax.tree.map(np.float64, (found, drawn))
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 import experiments
@@ -83,7 +84,7 @@ def test_a_missing_extra_is_named(monkeypatch):
   """That of pictures, and that of the suite, which `experiments` looks for when it is imported."""
   monkeypatch.setitem(sys.modules, 'matplotlib.pyplot', None)
   with pytest.raises(ModuleNotFoundError, match='extra `plots`'):
-    hj.plots.layers({})
+    hj.plots.simplex(np.eye(3))
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name != 'pandas' or None)
   with pytest.raises(ModuleNotFoundError, match=r'experiments needs pandas: pip install .*\[suite\]'):
     runpy.run_path(experiments.__file__)

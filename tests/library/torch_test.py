@@ -35,16 +35,6 @@ def probs_of(model):
   return np.asarray(model.predict((), model.embed((), jnp.asarray(TEXTS))))
 
 
-def test_a_module_that_is_trained_on_is_read_without_dropout():
-  """Whatever mode its owner has put it into since; it stays in that."""
-  module = built('Bert')
-  model = hj.from_torch(module, V)
-  before = probs_of(model)
-  module.train()
-  np.testing.assert_array_equal(probs_of(model), before)
-  assert module.training
-
-
 @pytest.mark.parametrize(
   ('family', 'of', 'sizes'),
   [
@@ -96,7 +86,7 @@ def test_slopes_are_those_of_torch():
   [
     # [MASK] has no row; predictions are of another shape; they are no probabilities.
     ('module does not embed', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(3, 2), None)),
-    ('predict ', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(4, 2), lambda x: x.softmax(-1))),
+    ('the shape of what', lambda: (torch.nn.Linear(2, 3), 3, torch.nn.Embedding(4, 2), lambda x: x.softmax(-1))),
     ('.*valid are probabilities', lambda: (*own('all')[:3], own('all')[0][1])),
   ],
 )

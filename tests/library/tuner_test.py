@@ -36,7 +36,7 @@ PROMPT = tuner_lib.Prompt(P, 0.5)
 HEAD = tuner_lib.Tuner(EXACT, Linear(2))
 EXACT_PROMPT = tuner_lib.Tuner(EXACT, Linear(2), PROMPT)
 BERT_HEAD = tuner_lib.Tuner(PRETRAINED, Linear(2))
-ATTENTION_HEAD = Attention(2, key_size=3, value_size=6, temperature=0.5)
+ATTENTION_HEAD = Attention(2, key_size=3, value_size=6)
 
 INPUTS = np.random.default_rng(3).integers(0, V, (NUM_INPUTS, T), dtype=np.int32)
 INPUTS[:, 0] = V

@@ -104,7 +104,7 @@ SHIFTED = dataclasses.replace(TEN, methods=('shift',))
 @pytest.mark.parametrize(
   ('field', 'settings', 'call', 'says'),
   [
-    ('label', LABELS, lambda texts, _: texts[:3, 1], r'shape \(3,\); valid is \(\d+,\)'),
+    ('label', LABELS, lambda texts, _: texts[:3, 1], r'is \(3,\); valid is \[\d+\]'),
     ('label', LABELS, lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
     ('label', LABELS, lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
     ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 10\), not \(10, 1, 4\)'),
@@ -114,7 +114,7 @@ SHIFTED = dataclasses.replace(TEN, methods=('shift',))
     ('model', TEN, _interrupts, 'which raised KeyboardInterrupt'),
     ('model', SHIFTED, lambda hmm, _: (Embeddings(10), hmm), 'are `decode` of'),
     ('model', SHIFTED, lambda hmm, _: (Undecoded(10), hmm), 'overrides decode'),
-    ('own_head', exact_settings(**METHODS), lambda _: Linear(3), r'shape \(2, 3\); valid is \(2, 2\)'),
+    ('own_head', exact_settings(**METHODS), lambda _: Linear(3), r'is \(2, 3\); valid is \[2, 2\]'),
   ],
 )
 def test_a_function_that_does_not_serve_is_refused(field, settings, call, says):

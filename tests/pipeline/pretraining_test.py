@@ -18,13 +18,13 @@ from experiments.settings.trial import Trial
 @pytest.mark.parametrize(
   ('field', 'processes', 'changes'),
   [
-    ('mesh', 1, dict(mesh__fsdp=3)),
+    ('mesh', 1, dict(mesh__data=3, mesh__tensor=3)),
     ('mesh', 2, dict(mesh__data=2, mesh__tensor=2)),
-    ('pretrain.batch_size is 12; valid is a multiple of mesh.data times mesh.fsdp', 1, dict(pretrain__batch_size=12)),
+    ('pretrain.batch_size is 12; valid is a multiple of mesh.data, 8', 1, dict(pretrain__batch_size=12)),
     ('bert.num_heads is 2; valid is a multiple of mesh.tensor, 4', 1, dict(mesh__tensor=4)),
     ('pretrained', 1, dict(pretrained='/proc/nothing')),
-    (None, 1, dict(mesh__fsdp=-1, mesh__data=2)),
-    (None, 1, dict(mesh__data=2, mesh__tensor=2)),
+    (None, 1, dict(mesh__data=-1, mesh__tensor=2)),
+    (None, 1, dict(mesh__data=2, mesh__tensor=1)),
   ],
 )
 def test_a_machine_must_fit_the_settings(field, processes, changes, monkeypatch):
@@ -34,7 +34,7 @@ def test_a_machine_must_fit_the_settings(field, processes, changes, monkeypatch)
   settings = settings_of('smoke', **changes)
   if field is None:
     pretraining.check_machine(settings)
-    assert settings.mesh.sizes(8) in [(2, 4, 1), (2, 1, 2)]
+    assert settings.mesh.sizes(8) in [(4, 2), (2, 1)]
   else:
     with pytest.raises(SettingsError, match=f'^{field}'):
       pretraining.check_machine(settings)

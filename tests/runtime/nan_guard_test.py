@@ -57,7 +57,7 @@ def test_a_pretraining_ends_at_a_non_finite_number(train, tmp_path, bad, is_look
 def test_tuning_ends_at_an_epoch_that_is_not_finite(monkeypatch):
   """It names the epoch and the task."""
   epoch = lambda done, *_: (done + 1, np.array([0.5, np.nan if done == 1 else 0.5]))
-  monkeypatch.setattr(tuner_lib, 'init_tuning_alone', lambda *_: 0)
+  monkeypatch.setattr(tuner_lib, 'init_tuning', lambda *_: 0)
   monkeypatch.setattr(tuner_lib, 'tune_epoch', epoch)
   tuner, schedule = tuner_lib.Tuner(None, heads.Linear(2)), tuner_lib.Schedule(0.1, 5, 1, 0, 0.0, 1.0)
   examples = tuner_lib.Examples(np.ones((2, 3)), np.zeros((2, 2), int), np.arange(2), ['task 0', 'task 1'])

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from experiments.own import data
+from hmm_jax._support.arguments import check_probs
 from hmm_jax.distributions.files import from_fields, read_fields
-from hmm_jax.distributions.hmm import check_probs, HMM
+from hmm_jax.distributions.hmm import HMM
 from hmm_jax.distributions.processes import named
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.enumeration import normalised
@@ -43,7 +44,7 @@ def _problem(word: str, seed: int) -> Problem:
   hmm = hmm._replace(**{key: normalised(getattr(hmm, key)) for key in HMM._fields})
   silent_probs = task.get('silent_probs', hmm.initial_probs)
   # P[H_0] depends on the memory if and only if P[H_1] does.
-  check_probs('silent_probs', silent_probs, hmm.initial_probs.shape)
+  check_probs('silent_probs', silent_probs, *hmm.initial_probs.shape)
   silent_probs = normalised(silent_probs)
   if isinstance(hmm, HMM):
     return StateProblem(hmm, silent_probs, _task_weights(task, hmm.num_states, seed))

@@ -25,7 +25,7 @@ def test_a_tuner_scores_a_construction():
   tokens = enumeration.all_texts(hmm.num_tokens, 3)
   answers = scoring.answer(problem, tokens)
   covered = scoring.in_region(problem, theorems.finding('4.5', problem, CRITERIA), answers)
-  head = Attention(num_classes, hmm.num_states + 1, hmm.joint_initial_probs.size, temperature=0.0)
+  head = Attention(num_classes, hmm.num_states + 1, hmm.joint_initial_probs.size, argmax=True)
   tuner = tuner_lib.Tuner(ExactModel(hmm.num_tokens), head, tuner_lib.Prompt(1, 0.5))
   scored = lambda trainable, hmm, inputs: tuner.scores(at(trainable, None), hmm, tuner.features(hmm, inputs))[0]
   scores = in_float64(jax.jit(scored), theorems.construct('4.6', problem, 3, CRITERIA), hmm, tokens)[covered]
