@@ -2,7 +2,6 @@
 
 from conftest import dirichlet_hmm
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax.distributions.hmm import HMM
@@ -17,14 +16,6 @@ def assert_posteriors_close(actual, expected, atol, loglik_rtol=None):
 def stacked(cases):
   """Trees of arrays of one shape as a tree of arrays with a leading axis, float32."""
   return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *cases)
-
-
-# One chain of two states that never leaves its state, and evidence for the state that it is almost never in:
-# the only path left has probability 1e-120, and no product of two float32 messages can hold it.
-def surviving_path_case():
-  alive = [1.0, 1e-30]
-  chain = HMM(jnp.array(alive), jnp.eye(2), jnp.eye(2))
-  return chain, jnp.array([alive, alive, alive, [0.0, 1.0], [1.0, 1.0]])
 
 
 # Zeros in the start, in a transition row and in each emission row.

@@ -1,13 +1,11 @@
-"""Memory HMMs for tests, and the likelihood rows of tokens by definition."""
+"""Memory HMMs for tests."""
 
-from conftest import joint_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax.distributions.memory_hmm import MemoryHMM
 
-MASK = -1
 # Which cell each of three states reads, by the number of cells; with three cells it is no sorted order.
 CELLS = {1: [0, 0, 0], 2: [0, 1, 0], 3: [2, 0, 1]}
 
@@ -32,12 +30,6 @@ def memory_without_full_support():
   """Two cells of two values each, of which the last pair has probability 0."""
   hmm = dense_hmm(np.random.default_rng(0), 2, per_memory=True)
   return hmm._replace(memory_probs=np.array([[0.2, 0.5], [0.3, 0]]))
-
-
-def rows_of(hmm, tokens):
-  """Likelihood rows [T, C H] of tokens by definition, ones where a token is MASK, the last column."""
-  matrix = joint_hmm(hmm).emission_matrix
-  return np.column_stack([matrix, np.ones(len(matrix))]).T[tokens]
 
 
 def float32(tree):

@@ -1,13 +1,12 @@
 """Posteriors and predictions in exact rational arithmetic, for checks that share no recursion with the library.
 
-The recursions are those of `hmm_jax.inference.posterior` on `fractions.Fraction`, slow and without any rounding;
-`path_weights` is a sum over hidden paths. A float is a rational number, so a drawn HMM has exact posteriors too; its
-rows are divided by their exact sums.
+The recursions are those of `hmm_jax.inference.posterior` on `fractions.Fraction`, slow and without any rounding. A
+float is a rational number, so a drawn HMM has exact posteriors too; its rows are divided by their exact sums.
 """
 
 from fractions import Fraction
 
-from conftest import joint_hmm, path_probs, state_paths
+from conftest import joint_hmm
 import numpy as np
 
 from hmm_jax._support.rational.algebra import as_fractions
@@ -29,22 +28,31 @@ def likelihood_rows(hmm: HMM, tokens) -> list[np.ndarray]:
   return [ones if token == hmm.num_tokens else columns[token] for token in tokens]
 
 
-def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool) -> np.ndarray:
-  """P[H_t | evidence] [E] at `position`, of all rows or of all others; zeros where the evidence is impossible.
+def state_weights(hmm: HMM, rows: list[np.ndarray], position: int) -> np.ndarray:
+  """P[H_t, evidence] [E] at `position`.
 
   Args:
     hmm: of `Fraction`s, from `exact_hmm`.
     rows: T rows [E]: `likelihood_rows`, with prompt rows before them.
     position: t.
-    leave_out: without the row at t, as in the paper's G (section 3.1); else given all rows.
   """
   forward, transition_matrix = np.asarray(hmm.initial_probs), np.asarray(hmm.transition_matrix)
   for row in rows[:position]:
     forward = (forward * row) @ transition_matrix
-  backward = np.full_like(forward, Fraction(1))
+  backward = 1
   for row in reversed(rows[position + 1 :]):
     backward = transition_matrix @ (backward * row)
-  weights = forward * backward if leave_out else forward * backward * rows[position]
+  return forward * backward * rows[position]
+
+
+def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool) -> np.ndarray:
+  """P[H_t | evidence] [E]; zeros where the evidence is impossible.
+
+  It is without the row at `position` if `leave_out`, as in the paper's G (section 3.1); else given all rows.
+  """
+  if leave_out:
+    rows = [*rows[:position], 1, *rows[position + 1 :]]
+  weights = state_weights(hmm, rows, position)
   total = weights.sum()
   return weights / total if total else weights * 0
 
@@ -52,12 +60,3 @@ def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool
 def token_probs(hmm: HMM, rows: list[np.ndarray], position: int) -> np.ndarray:
   """G_t [V] = W P[H_t | x_{-t}] (Proposition 3.4); zeros where x_{-t} is impossible."""
   return state_probs(hmm, rows, position, leave_out=True) @ hmm.emission_matrix
-
-
-def path_weights(initial_probs, transition_matrix, emission_matrix, seen, position):
-  """P[state at `position` = h, what is seen] [H], a sum over all hidden paths; a token None is not seen."""
-  ones = np.full(len(initial_probs), Fraction(1))
-  rows = np.array([ones if token is None else np.asarray(emission_matrix)[:, token] for token in seen])
-  probs = path_probs(HMM(initial_probs, transition_matrix, emission_matrix), rows)
-  states = state_paths(len(ones), len(seen))[:, position]
-  return np.array([probs[states == h].sum() for h in range(len(ones))], object)

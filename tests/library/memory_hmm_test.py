@@ -2,13 +2,15 @@
 
 from conftest import at, in_float64, joint_hmm
 import jax
-from memory_hmm_cases import dense_hmm, MASK, memory_without_full_support, rows_of
+from memory_hmm_cases import dense_hmm, memory_without_full_support
 import numpy as np
-from oracles import cells_of, log_space_posterior
+from oracles import cells_of, log_space_posterior, rows_of
 import pytest
 
 from hmm_jax.distributions import hmm as hmm_lib, memory_hmm as memory_lib
 from hmm_jax.distributions.memory_hmm import MemoryPosterior
+
+MASK = 4
 
 
 def test_likelihood_rows_and_lifting():
@@ -19,9 +21,9 @@ def test_likelihood_rows_and_lifting():
   rng = np.random.default_rng(0)
   hmm = dense_hmm(rng, 3)
   tokens, observed = np.array([[1, 3], [250, 0]], np.uint8), np.array([[True, False], [False, True]])
-  expected = [rows_of(hmm, [1, MASK]), rows_of(hmm, [MASK, 0])]
+  expected = rows_of(joint_hmm(hmm), [[1, MASK], [MASK, 0]])
   np.testing.assert_allclose(in_float64(hmm_lib.token_likelihoods, hmm, tokens, observed), expected, rtol=1e-15)
-  evidence, of_tokens = rng.uniform(size=(3, 4)), rows_of(hmm, range(4))
+  evidence, of_tokens = rng.uniform(size=(3, 4)), rows_of(joint_hmm(hmm), range(4))
   np.testing.assert_allclose(in_float64(hmm_lib.evidence_likelihoods, hmm, evidence), evidence @ of_tokens, rtol=1e-14)
   columns = np.moveaxis(hmm.emission_matrix, -1, 0)
   np.testing.assert_allclose(in_float64(memory_lib.lift, hmm, columns), of_tokens, rtol=1e-15)
@@ -95,7 +97,8 @@ def test_posteriors_of_many_memories_at_once():
   one_sided = hmm._replace(memory_probs=np.array([[0.5, 0.5], [0, 0]]), cell_index=np.array([1, 0, 0]))
   prompt = rng.uniform(size=(4, 12)) * (rng.uniform(size=(4, 12)) > 0.3)
   first_value_then_the_second = np.repeat(np.eye(2)[[0, 0, 1, 1]], 6, axis=1)
-  cases = [(hmm, prompt), (one_sided, rows_of(hmm, [1, MASK, 0, 3])), (hmm, first_value_then_the_second)]
+  text = rows_of(joint_hmm(one_sided), [1, MASK, 0, 3])
+  cases = [(hmm, prompt), (one_sided, text), (hmm, first_value_then_the_second)]
   hmms, rows = jax.tree.map(lambda *x: np.stack(x), *cases)
   posteriors = in_float64(jax.jit(jax.vmap(inferred)), hmms, rows)
   for i, case in enumerate(cases):

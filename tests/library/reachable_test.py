@@ -1,11 +1,11 @@
-"""Facts about what a chain can reach and scores that are linear there: every text enumerated, state path by path."""
+"""Facts about what a chain can reach and scores that are linear there: every text enumerated, in fractions."""
 
 from fractions import Fraction
 import itertools
 
 import numpy as np
 import pytest
-from rationals import exact_hmm, path_weights
+from rationals import exact_hmm, likelihood_rows, state_weights
 
 from hmm_jax._support.rational.algebra import as_fractions
 from hmm_jax.distributions.hmm import HMM
@@ -21,9 +21,9 @@ def rational_hmms(rng):
 
 
 def likelihoods(hmm, texts):
-  """P[x | H_1 = h] [n, H] of each text x after the [MASK], a sum over paths of `Fraction`s."""
-  hmm, anywhere = exact_hmm(hmm), np.full(hmm.num_states, Fraction(1))
-  return np.array([path_weights(anywhere, *hmm[1:], (None, *text), 0) for text in texts], object)
+  """P[x | H_1 = h] [n, H] of each text x after the [MASK]."""
+  anywhere = exact_hmm(hmm)._replace(initial_probs=np.full(hmm.num_states, Fraction(1)))
+  return np.array([state_weights(anywhere, likelihood_rows(anywhere, (hmm.num_tokens, *text)), 0) for text in texts])
 
 
 def test_likelihoods_of_its_words_are_a_basis_of_those_of_all_texts():

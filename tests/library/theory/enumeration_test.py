@@ -20,9 +20,9 @@ def test_texts_are_those_with_probability_and_their_fractions():
   problem = drawn('3.6', 'unplanted')
   found, silent, first = enumeration.possible_texts(problem, 2), exact_hmm(problem), rationals.exact_hmm(problem.hmm)
   for tokens, prob, features, label, _ in zip(*found):
-    weights = rationals.path_weights(*silent, (None, *tokens), 0)
-    np.testing.assert_allclose(prob, float(weights.sum()), rtol=1e-13)
     rows = rationals.likelihood_rows(first, [first.num_tokens, *tokens])
+    weights = rationals.state_weights(silent, rows, 0)
+    np.testing.assert_allclose(prob, float(weights.sum()), rtol=1e-13)
     np.testing.assert_allclose(features, np.float64(rationals.token_probs(first, rows, 0)), atol=1e-12)
     assert label == (problem.task_weights @ weights).argmax()
   assert (np.diff(found.probs) <= 0).all()

@@ -1,11 +1,11 @@
-"""Facts about k masks before a text and a prompt behind one: every word and text, path by path in fractions."""
+"""Facts about k masks before a text and a prompt behind one: every word and text, in fractions."""
 
 from fractions import Fraction
 import itertools
 
 import numpy as np
 import pytest
-from rationals import as_fractions, likelihood_rows, path_weights, token_probs
+from rationals import as_fractions, likelihood_rows, state_weights, token_probs
 from theory_assumptions_cases import EXACT
 
 import hmm_jax as hj
@@ -27,21 +27,21 @@ TWINS = from_uniform([[1, 1, 2], [2, 2, 0], [1, 1, 2]], [[1, 1], [1, 1], [0, 2]]
 
 
 def law(hmm, words, position):
-  """P[word, state at `position`] [n, H] of words in which None is any token."""
-  return np.array([path_weights(*hmm, word, position) for word in words])
+  """P[word, state at `position`] [n, H] of words in which V is any token."""
+  return np.array([state_weights(hmm, likelihood_rows(hmm, word), position) for word in words])
 
 
 def futures(hmm, length):
   """P[x | H_1] [n, H] of every text x after H_1, and the texts."""
   texts = list(itertools.product(range(hmm.num_tokens), repeat=length))
   anywhere = hmm._replace(initial_probs=np.full(hmm.num_states, Fraction(1)))
-  return law(anywhere, [(None, *text) for text in texts], 0), texts
+  return law(anywhere, [(hmm.num_tokens, *text) for text in texts], 0), texts
 
 
 def pasts(hmm, masks, joint):
   """P[word, H_1] [n, H] of every word of k tokens up to that of H_1, or of every token in every place."""
-  words = itertools.product([*range(hmm.num_tokens), None], repeat=masks)
-  return law(hmm, [word for word in words if word.count(None) == (0 if joint else masks - 1)], masks - 1)
+  words = itertools.product(range(hmm.num_tokens + 1), repeat=masks)
+  return law(hmm, [word for word in words if word.count(hmm.num_tokens) == (0 if joint else masks - 1)], masks - 1)
 
 
 # P[state 0] is 0 modulo the prime.
@@ -53,7 +53,7 @@ RARE = from_uniform(np.ones((2, 2), int), np.eye(2, dtype=int))._replace(initial
   [(LUMPABLE, 3, None, [2, 2, 2]), (TWINS, 2, 1, [2]), (RARE, 1, 1, [2]), (CHAIN, 3, 2, [2, 3])],
 )
 def test_masks_needed_by_chains_of_two_tokens(hmm, future_rank, masks, ranks):
-  """The joint law and the marginals need as many, and have the ranks of every word, path by path."""
+  """The joint law and the marginals need as many, and have the ranks of every word."""
   needed = hj.theory.masks_needed(hmm)
   assert needed.future_rank == future_rank
   for count, joint in ((needed.joint, True), (needed.marginals, False)):
