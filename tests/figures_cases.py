@@ -3,8 +3,6 @@
 from experiments.settings.grid import Point
 from experiments.settings.groups import FigureSettings
 
-MEMORIES, VANILLAS = [Point(4, size, 1) for size in (2, 3, 5)], [Point(8), Point(12), Point(20)]
-
 
 def record(point, model, method, accuracy, *, trial=0, task=0, **more):
   """The record of one task, with the usual values of what `more` does not name."""
@@ -39,31 +37,6 @@ def prompt_records(num_trials=1):
       ('exact', 'prompt', 0.95),
     )
   ]
-
-
-def table_records():
-  """The table of tokens, 5 points above the prompts of three trials."""
-  prompts = [row for row in prompt_records(3) if (row['model'], row['method']) == ('bert', 'prompt')]
-  of_table = dict(model='none', method='table', changed_shares=[0.5, 0.25])
-  return prompts + [row | of_table | {'accuracy': row['accuracy'] + 0.05} for row in prompts]
-
-
-def memory_records():
-  """Three sizes of memory and the HMMs beside them, but none beside the last on BERT."""
-  vanilla = [
-    record(point, model, 'head', 0.9 - 0.01 * point.num_states + 0.02 * task**2, task=task)
-    for point in VANILLAS
-    for model in ('bert', 'exact')
-    for task in range(3)
-    if (point, model) != (VANILLAS[-1], 'bert')
-  ]
-  memory = [
-    record(point, model, 'attention', 0.99 - 0.01 * point.memory_size - 0.01 * task, task=task)
-    for point in MEMORIES
-    for model in ('bert', 'exact')
-    for task in range(3)
-  ]
-  return vanilla + memory
 
 
 def figure_settings():

@@ -30,14 +30,6 @@ def test_likelihood_rows_and_lifting():
   np.testing.assert_allclose(in_float64(memory_lib.reverse_lift, hmm, of_tokens), columns, atol=1e-14)
 
 
-def test_the_law_of_a_cell_is_a_marginal():
-  """Of independent cells it is their own."""
-  cells = np.random.default_rng(0).dirichlet(np.ones(3), 3)
-  hmm = dense_hmm(np.random.default_rng(0), 3, memory_size=3)
-  joint = np.einsum('i,j,k->ijk', *cells).reshape(-1)
-  np.testing.assert_allclose(in_float64(memory_lib.cell_probs, hmm, joint), cells, rtol=1e-13)
-
-
 def test_flattened_chain_and_chunk_start_are_the_definitions():
   """Seen from a random chunk the first state has moved on, the memory has not, and its zeros stay zeros."""
   hmm = memory_without_full_support()

@@ -84,14 +84,6 @@ def test_factors_of_a_product_keep_their_beliefs():
     np.testing.assert_allclose(belief, _beliefs(factor, own_text) * belief.any(-1, keepdims=True), atol=1e-14)
 
 
-def test_a_text_tells_which_process_of_a_mixture_it_is_of():
-  """By Bayes' rule from its probability in each."""
-  parts, weights = [processes.golden_mean(), EVEN, BITS], np.array([0.5, 0.2, 0.3])
-  joint = weights * np.transpose([_messages(*processes.edges(part), 4).sum(1) for part in parts])
-  of_mixture = _messages(*processes.edges(processes.mixture(parts, weights)), 4)
-  np.testing.assert_allclose(processes.component_probs(of_mixture, (2, 2, 5)), joint, atol=1e-15)
-
-
 @pytest.mark.parametrize('process', [EVEN, BITS, MESS3])
 def test_mixed_states_are_the_beliefs_of_all_texts(process):
   """Each one once, with the probability of the texts that lead to it."""

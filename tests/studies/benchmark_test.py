@@ -4,7 +4,6 @@ import functools
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
@@ -37,10 +36,3 @@ def test_all_smooth_the_same_texts():
   hmm = hmm_jax.random_hmm(KEY, 4, 5)
   (_, ours), (_, dynamax) = benchmark.smoothing(SETTINGS, hmm, KEY)
   np.testing.assert_allclose(dynamax(), ours(), atol=1e-5)
-
-
-def test_the_table_has_ratios_by_round():
-  records = pd.DataFrame({'work': 'step', 'contender': ['ours', 'peer'], 'seconds': [[0.5, 1, 2], [1, 3, 8]]})
-  frame = benchmark.STUDY.tables(records, SETTINGS)['speed'].frame
-  assert frame['ratio'].tolist() == ['1.00 (1.00 to 1.00)', '3.00 (2.50 to 3.50)']
-  assert frame['seconds'].tolist() == ['1', '3']
