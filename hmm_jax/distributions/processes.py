@@ -291,7 +291,7 @@ def component_probs(state_probs: ArrayLike, num_states: Sequence[int]) -> np.nda
     state_probs: [..., S], such as `beliefs` of the mixture.
     num_states: S_1, ..., S_C, whose sum is S.
 
-  >>> component_probs(np.array([0.5, 0, 0.25, 0.25]), (2, 2)).tolist()
+  >>> component_probs(np.array([0.5, 0.25, 0.25]), (1, 2)).tolist()
   [0.5, 0.5]
   """
   first_states = np.cumsum([0, *num_states[:-1]])

@@ -8,7 +8,6 @@ from configs import base
 from experiments.analysis import grid_tables, plans
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point, Settings
-from experiments.settings.plan import EndPoint
 from experiments.studies import registry
 
 
@@ -18,12 +17,6 @@ def _point(*fits, **fields):
   config['plan'] = (base.end_point('point', *fits, **fields),)
   (point,) = registry.config_lib.from_record(config, {'prompt_vs_head': Settings}).plan
   return point
-
-
-def test_records_from_before_plans_have_that_of_the_shipped_config():
-  """A folder of `beyond:masks` says nothing of a plan."""
-  settings = registry.from_config(registry.config_lib.at_scale(registry.config_lib.shipped('beyond')))
-  assert len(settings.plan) == 5 and all(isinstance(point, EndPoint) for point in settings.plan)
 
 
 @pytest.mark.parametrize(
