@@ -13,8 +13,9 @@ prompt is tuned for at least 900 steps.
 `weak` has the BERTs and HMMs of `hard_tasks:small`, whose emissions are weaker (temperature .15). `ceiling` has
 converged heads on the exact model, and on the exact posterior.
 
-The control of `weak` adds --config.models=untrained --config.num_states=10
---config.methods=quadratic,probe_converged,probe_ridge; its records are in docs/results/labels/untrained.
+Two controls of `weak`: --config.models=untrained --config.num_states=10
+--config.methods=quadratic,probe_converged,probe_ridge (docs/results/labels/untrained), and an HMM fitted by EM to the
+same text, in place of BERT (docs/examples/em.py, docs/results/labels/em).
 
 Cost: `small` 61 minutes of CPU time without its BERTs, `weak` 125 with them, `ceiling` and the control 2.
 Expected: at `weak` and |H| = 10 the reader of BERT leads by 12.6 +- 4.3 points at 20 labels. `probe_ridge` and

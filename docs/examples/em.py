@@ -10,6 +10,16 @@ over that of the fit at 20 and at 100 labels, and the labels that the fit needs 
 50; readers are chosen by validation, as in the study. Expected at 10: no lead above 0 and a ratio of at most 1, since
 EM knows the family of the process and its number of states, and BERT does not. Nothing is expected at 30, where EM may
 end in a local maximum. The fit reads a sixteenth of the text of BERT.
+
+The end points, with BERT's records:
+
+    from experiments.records import load
+    from experiments.studies.labels import saved
+    import pandas as pd
+
+    bert, fit = load('docs/results/labels/weak'), load('docs/results/labels/em')
+    both = pd.concat([bert[bert['model'] == 'bert'], fit.assign(model='none')], ignore_index=True)
+    print(pd.DataFrame(saved(both)))
 """
 
 import functools

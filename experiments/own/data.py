@@ -125,7 +125,7 @@ def _model(values: Values, word: str, workdir: pathlib.Path) -> Given:
   follows = {f'bert.{field.name}': getattr(model.bert, field.name) for field in dataclasses.fields(BertSettings)}
   follows |= {'bert.dtype': 'float32', 'hmm.num_tokens': model.num_tokens}
   of_model = folder / 'distribution.json'
-  if not values['distribution'] and of_model.exists():
+  if not values.get('distribution') and of_model.exists():
     follows['distribution'] = str(of_model)
   return reference, Own(models={reference: (model.bert, params, distribution)}), follows
 
@@ -153,7 +153,7 @@ def _process(values: Values, word: str, workdir: pathlib.Path) -> Given:
 
 def _corpus(values: Values, word: str, workdir: pathlib.Path) -> Given:
   """A corpus, and its sizes."""
-  require(values['distribution'], 'corpus_file', word, "'' unless distribution gives the law of the corpus")
+  require(values.get('distribution'), 'corpus_file', word, "'' unless distribution gives the law of the corpus")
   read_tokens = lambda word: {'tokens': tokens(word, values['hmm.num_tokens'])}
   reference, arrays = _reference('corpus_file', word, workdir, read_tokens)
   follows = dict(zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape))

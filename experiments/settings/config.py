@@ -13,7 +13,7 @@ from typing import Any
 import ml_collections
 
 from experiments.settings import lists
-from experiments.settings.fields import built, fields, flat, require, SettingsError, users_program, Values
+from experiments.settings.fields import built, check_known, fields, flat, require, SettingsError, users_program, Values
 from experiments.settings.grid import Settings
 
 # The class of settings of each experiment, by its name.
@@ -130,10 +130,11 @@ def override(values: Values, texts: Mapping[str, str], cls: Any) -> Values:
   A comma in the name of a file that exists is part of the name.
   """
   known, taking = dict(fields(cls)), lists.taking(cls)
+  check_known(texts, known)
   read = {}
   for name, text in texts.items():
     require(name not in ('experiment', 'scale'), f'--config.{name}', text, 'what --config=NAME:SCALE says')
-    kind = known[name].type if name in known else str
+    kind = known[name].type
     if name in taking and ',' in text and not os.path.exists(os.path.expanduser(text)):
       read[name] = tuple(_value(part.strip(), kind) for part in text.split(','))
     else:
@@ -147,7 +148,7 @@ def _value(text: str, kind: Any) -> Any:
     return text
   try:
     value = ast.literal_eval(text.capitalize() if kind is bool else text)
-  except (SyntaxError, ValueError):
+  except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
     value = tuple(part.strip() for part in text.split(','))
   if typing.get_args(kind):
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
@@ -157,7 +158,9 @@ def _value(text: str, kind: Any) -> Any:
 def points(values: Values, cls: Any) -> list[Values]:
   """The values at each point of the product of the lists, tuples in scalar fields; the last varies fastest."""
   taking = lists.taking(cls)
-  several = {name: dict.fromkeys(value) for name, value in values.items() if name in taking and type(value) is tuple}
+  several = {name: value for name, value in values.items() if name in taking and type(value) is tuple}
+  for name, value in several.items():
+    require(len({*map(repr, value)}) == len(value) > 0, name, value, 'distinct values, at least one')
   return [values | dict(zip(several, point)) for point in itertools.product(*several.values())]
 
 

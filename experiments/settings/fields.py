@@ -160,7 +160,7 @@ def flat(content: Mapping[str, Any], prefix: str = '') -> Values:
   """The fields of settings by their dotted names, with tuples for lists."""
   values = Values()
   for name, value in content.items():
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
       values |= flat(value, f'{prefix}{name}.')
     else:
       values[prefix + name] = tuple(value) if isinstance(value, list) else value
@@ -169,11 +169,15 @@ def flat(content: Mapping[str, Any], prefix: str = '') -> Values:
 
 def built(cls: Any, values: Values, prefix: str = '') -> Any:
   """Settings of a class, or the group at `prefix`; raises SettingsError at the first field that is wrong."""
-  known = dict(fields(cls, prefix))
+  check_known(values, dict(fields(cls, prefix)))
+  return _group(cls, values, prefix)
+
+
+def check_known(values: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+  """Raise SettingsError at the first name that is none of a field, with the nearest."""
   for name in sorted(values.keys() - known):
     alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
     raise SettingsError(f'{name} is {values[name]!r:.300}, and not a field; did you mean {alike}?')
-  return _group(cls, values, prefix)
 
 
 def _group(cls: Any, values: Values, prefix: str) -> Any:

@@ -143,7 +143,8 @@ def trial_numbers(text: str, count: int) -> list[int]:
   try:
     for part in text.split(',') if text else [f'0-{count - 1}']:
       first, _, last = part.partition('-')
-      numbers |= {*range(int(first), int(last or first) + 1)}
+      # No more than one too many.
+      numbers |= {*range(int(first), min(int(last or first), count) + 1)}
   except ValueError:
     numbers.clear()
   are_trials = numbers and max(numbers) < count

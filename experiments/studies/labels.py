@@ -41,7 +41,7 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   accuracies = accuracies.sort_index().rename(columns=grid_tables.heading)
   frame = accuracies.reset_index().rename(columns={'num_states': '|H|', LABELS: 'labels'})
   made = {'by_labels': table(_TITLES['by_labels'], frame)}
-  rows = _saved(records)
+  rows = saved(records)
   return made | {'saved': table(_TITLES['saved'], rows, num_texts=1)} if rows else made
 
 
@@ -112,7 +112,7 @@ def ratio(accuracies: pd.DataFrame) -> float:
   return float(np.exp(np.interp(asked, reached[between], logs[between]))) / _REACHED
 
 
-def _saved(records: pd.DataFrame) -> list[Row]:
+def saved(records: pd.DataFrame) -> list[Row]:
   """The rows of the table `saved`: for each size the ratio and the leads, with Holm over all."""
   found, averaged = _end_points(chosen(records)), _end_points(chosen(records, ties_averaged=True))
   corrected = tested(pd.Series(found, dtype=object))['p, Holm']

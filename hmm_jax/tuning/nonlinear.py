@@ -24,6 +24,8 @@ def power_features(features: Any, degree: int) -> Any:
   """
   arguments.check_size('degree', degree, 1)
   factors = list(itertools.combinations_with_replacement(range(features.shape[-1]), degree))
+  if not factors:
+    return features
   orders = [len(set(itertools.permutations(row))) for row in factors]
   return features[..., np.array(factors)].prod(-1) * np.sqrt(orders).astype(features.dtype)
 
