@@ -160,8 +160,9 @@ def points(values: Values, cls: Any) -> list[Values]:
   taking = lists.taking(cls)
   several = {name: value for name, value in values.items() if name in taking and type(value) is tuple}
   for name, value in several.items():
-    require(len({*map(repr, value)}) == len(value) > 0, name, value, 'distinct values, at least one')
-  return [values | dict(zip(several, point)) for point in itertools.product(*several.values())]
+    scalars = all(isinstance(one, (bool, int, float, str)) for one in value)
+    require(value and scalars, name, value, 'at least one value, each a number, true, false or a text')
+  return [values | dict(zip(several, point)) for point in itertools.product(*map(dict.fromkeys, several.values()))]
 
 
 def class_of(values: Mapping[str, Any], classes: Classes) -> Any:

@@ -80,6 +80,15 @@ def test_grids_that_cannot_run_are_refused(words, says):
     _grid(*words.split())
 
 
+@pytest.mark.parametrize('value', [(), ([1],), (1, None)])
+def test_a_list_of_a_config_has_scalar_values(value):
+  config = config_of('smoke')
+  with config.ignore_type():
+    config.seed = value
+  with pytest.raises(SettingsError, match='^seed is'):
+    _grid(config=config)
+
+
 def test_only_grids_of_trials_take_lists():
   with pytest.raises(SettingsError, match="seed is '1,2'"):
     _grid('seed=1,2', config=config_of('smoke', 'theory'))
