@@ -14,7 +14,6 @@ _AFTER_A_CONFIG = (
   ('--mode=report --trials=0', '--trials', "'0'"),
   ('--config.num_statez=3', 'num_statez', 'num_states'),
   ('--help --config.num_statez=3', 'num_statez', 'num_states'),
-  ('--config.seed=1,[2]', 'seed', '[2]'),
   ('--config.seed=,', 'seed'),
   ('--config.num_states={[1]}', 'num_states', '{[1]}'),
   ("--config.plan={'a':{1:2}}", 'plan'),
