@@ -77,6 +77,9 @@ def _converted(name: str, annotation: str, x: Any) -> Any:
     return key(x)
   if 'rray' in annotation:
     return array(name, x)
+  if name == 'model':
+    valid = 'a model, the first that `pretrain` returns, or an ExactModel: are model and params swapped?'
+    require(hasattr(x, 'predict'), name, x, valid)
   if name in ('params', 'head'):
     return model_params(x, name)
   if name in ('hmm', 'distribution'):
@@ -225,7 +228,7 @@ def _weights(name: str, x: Any) -> Any:
   # NaN is not at least 0.
   is_wrong = ~((values >= 0) & (values < np.inf))
   if is_wrong.any():
-    raise ValueError(f'{name} contain {values[is_wrong][0]}; valid are finite numbers of at least 0')
+    raise ValueError(f'{name} has the entry {values[is_wrong][0]}; valid are finite numbers of at least 0')
   # JAX would cut integers to 32 bits.
   return values.astype(np.float64) if values.dtype.kind in 'iu' else x
 
@@ -239,7 +242,7 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
   is_wrong = np.asarray(where, bool) & ~is_id
   if is_wrong.any():
     wrong = np.broadcast_to(ids, is_wrong.shape)[is_wrong][0]
-    raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
+    raise ValueError(f'{name} has the entry {wrong}; valid are integers from 0 to {num_ids - 1}')
 
 
 def check_finite(name: str, x: Any) -> None:
@@ -269,10 +272,11 @@ def check_probs(name: str, probs: Any, *axes: Any, over: Any = -1, within: float
   # NaN is not at least 0.
   if not (rows >= 0).all():
     raise ValueError(f'{name} has an entry that is negative or not finite; valid are probabilities')
-  sums = np.ravel(rows.sum(over))
-  worst = sums[np.abs(sums - 1).argmax()]
-  if abs(worst - 1) > within:
-    raise ValueError(f'{name} has a row that sums to {worst:.6g}; valid is 1 (within {within})')
+  sums = rows.sum(over)
+  row = np.unravel_index(np.abs(sums - 1).argmax(), sums.shape)
+  if abs(sums[row] - 1) > within:
+    place = f' in row {", ".join(map(str, row))}' if row else ''
+    raise ValueError(f'{name}{place} sums to {sums[row]:.6g}; valid is 1 (within {within})')
 
 
 def check_size(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:

@@ -80,7 +80,7 @@ class HMM(NamedTuple):
   def validate(self) -> 'HMM':
     """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
     hmm: HMM = arguments.with_arrays(self)
-    num_states, _ = arguments.check_shape('emission_matrix', hmm.emission_matrix, 'num_states', 'num_tokens')
+    (num_states,) = arguments.check_shape('initial_probs', hmm.initial_probs, 'num_states')
     check_probs('initial_probs', hmm.initial_probs, num_states)
     check_probs('transition_matrix', hmm.transition_matrix, num_states, num_states)
     check_probs('emission_matrix', hmm.emission_matrix, num_states, 'num_tokens')
@@ -139,7 +139,7 @@ def token_likelihoods(
   Args:
     hmm: an `HMM` (E = H) or a `MemoryHMM`.
     tokens: [..., T] integers; an unobserved one, such as [MASK], may have any value.
-    observed: [..., T] bools; None if all are.
+    observed: [..., T] bools; None if all are. `is_seen` makes them of text with [MASK].
 
   Returns:
     A JAX array. For a float64 distribution a float64 numpy array, since float32 would lose small numbers. If the tokens
@@ -160,7 +160,7 @@ def token_likelihoods(
   """
   if observed is None:
     observed = np.ones(np.shape(tokens), bool)
-  arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
+  arguments.check_ids('tokens, where observed,', tokens, hmm.num_tokens, observed)
   if not arguments.are_on_host((hmm, tokens, observed)):
     return _token_likelihoods(hmm, tokens, observed)
   rows: Any

@@ -30,8 +30,8 @@ class Process(NamedTuple):
 
   Whatever takes an `HMM` takes it as one of H states; `beliefs`, `mixed_states` and `entropies` speak of the S states
   of T. S_t is the state of T before token t, H_t the state of the HMM that emits token t. `sample` and the exact model
-  speak of H_t: with states h drawn by `sample`, row t of next_state_probs[h] is the law of S_{t+1}, and beliefs b of
-  the exact model are b @ next_state_probs.
+  speak of H_t: with states h drawn by `sample`, row t of next_state_probs[h] is the law of S_{t+1}; if row t of b is
+  that of H_t given some tokens, row t of b @ next_state_probs is that of S_{t+1} given the same.
 
   Attributes:
     initial_probs: [H], P[H_1].
@@ -89,6 +89,7 @@ class Process(NamedTuple):
     return arguments.with_arrays(self)
 
 
+@float64_lib.with_promotion
 def from_transition_matrices(
   transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None
 ) -> Process:
@@ -118,7 +119,7 @@ def from_transition_matrices(
     >>> beliefs(even, np.array([1, 0, 1]), causal=True).round(3).tolist()  # before each token
     [[0.667, 0.333], [0.5, 0.5], [1.0, 0.0]]
   """
-  given = np.atleast_3d(arguments.array('transition_matrices', transition_matrices))
+  given = np.asarray(arguments.array('transition_matrices', transition_matrices))
   num_tokens, num_states, _ = arguments.check_shape('transition_matrices', given, 'V', 'S', 'S')
   arguments.check_probs('transition_matrices', given, num_tokens, num_states, num_states, over=(0, 2))
   T = float64(given)
@@ -135,6 +136,7 @@ def from_transition_matrices(
   return Process(*hmm, T, start, states.T @ entering.T, states[ends])
 
 
+@float64_lib.with_promotion
 def beliefs(process: ProcessLike, tokens: ArrayLike, *, causal: bool = False) -> np.ndarray:
   """The beliefs [..., T, S] over the states of a process before each token, aligned with the rows of a model.
 
@@ -185,6 +187,7 @@ def _posterior(process: Distribution, tokens: Any) -> Posterior:
 def _as_process(process: ProcessLike) -> Process:
   """The process in float64: of an HMM T[x, i, j] = W_ix A_ij, of a memory that of `to_hmm`."""
   if not hasattr(process, 'transition_matrix'):
+    arguments.check_shape('process', process, 'V', 'S', 'S')
     return from_transition_matrices(process)
   distribution: Any = arguments.distribution(process)
   if not isinstance(distribution, Process):

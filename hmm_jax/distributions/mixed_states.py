@@ -6,6 +6,7 @@ b T[x] 1. Texts that lead to the same mixed state are one, so that a process of 
 
 from collections.abc import Iterator
 from typing import NamedTuple
+import warnings
 
 import numpy as np
 import scipy.linalg
@@ -13,6 +14,7 @@ import scipy.special
 
 from hmm_jax._support import arguments
 from hmm_jax._support.display import helped, shown
+from hmm_jax._support.float64 import with_promotion
 from hmm_jax.distributions.labelled import edges, ProcessLike
 
 # Numbers this close are one.
@@ -36,6 +38,7 @@ class MixedStates(NamedTuple):
   probs: np.ndarray
 
 
+@with_promotion
 def mixed_states(process: ProcessLike, depth: int) -> MixedStates:
   """The mixed-state presentation: the beliefs after texts of 0 to `depth` tokens, each one once, with probabilities.
 
@@ -93,6 +96,7 @@ class Entropies(NamedTuple):
   statistical_complexity: float
 
 
+@with_promotion
 def entropies(process: ProcessLike, length: int) -> Entropies:
   """The entropies of texts of up to `length` tokens, and bounds of those of endless ones, exact but for rounding.
 
@@ -125,6 +129,9 @@ def entropies(process: ProcessLike, length: int) -> Entropies:
   myopic, uncertainty = _walk(T, start[None], np.ones(1), length)
   block = np.append(0, np.cumsum(myopic))
   if not np.allclose(start @ T.sum(0), start, rtol=0, atol=1e-6):
+    warnings.warn(
+      'the process does not start from its stationary law: only its entropies of texts are known', stacklevel=3
+    )
     unknown = np.full(2, np.nan)
     return Entropies(block, myopic, unknown, unknown, np.nan)
   from_states, uncertainty_from_states = _walk(T, np.eye(len(start)), start, length)

@@ -7,7 +7,8 @@ words: a `Process`, another distribution, or T itself.
 
 from collections.abc import Callable, Sequence
 import functools
-import json
+import inspect
+from typing import Any
 
 import jax
 from jax import Array
@@ -313,9 +314,8 @@ NAMED: dict[str, Callable[..., HMM | Process]] = {
 def named(word: str) -> HMM | Process | None:
   """Return the process of `NAMED` that a word names, with parameters behind colons; None if it names none.
 
-  Raises:
-    ValueError: a parameter is not of the form NAME=NUMBER, or the number is not possible.
-    TypeError: the process has no such parameter.
+  Raises ValueError if a parameter is not of the form NAME=NUMBER, the process has no such one, or the number is not
+  possible.
 
   >>> named('mess3:alpha=0.6:x=0.1').emission_matrix[0].round(3).tolist()
   [0.6, 0.2, 0.2]
@@ -323,4 +323,14 @@ def named(word: str) -> HMM | Process | None:
   name, *parts = word.split(':')
   if name not in NAMED:
     return None
-  return NAMED[name](**{parameter: json.loads(value) for parameter, value in (part.split('=') for part in parts)})
+  process = NAMED[name]
+  known, numbers = inspect.signature(process).parameters, dict[str, Any]()
+  for part in parts:
+    parameter, _, text = part.partition('=')
+    try:
+      numbers[parameter] = int(text) if text.isdecimal() else float(text)
+    except ValueError:
+      numbers[parameter] = None
+    if parameter not in known or numbers[parameter] is None:
+      raise ValueError(f'{name} has {part!r}; valid is NAME=NUMBER, with a name of {", ".join(known)}')
+  return process(**numbers)

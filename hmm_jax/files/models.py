@@ -69,6 +69,8 @@ def save(
   >>> model == hj.BertModel(bert), distribution
   (True, None)
   """
+  is_path = isinstance(directory, str) or hasattr(directory, '__fspath__')
+  arguments.require(is_path, 'directory', directory, 'a path, before the model')
   params = arguments.model_params(params)
   if isinstance(model, ExactModel):
     if not isinstance(params, (HMM, MemoryHMM, Process)):
@@ -76,6 +78,8 @@ def save(
     distribution = params
   elif not isinstance(model, BertModel):
     raise ValueError(f'model is a {type(model).__name__}; valid are a BertModel and an ExactModel')
+  valid = 'a distribution, or T [V, S, S], behind the params'
+  arguments.require(not isinstance(distribution, dict), 'distribution', distribution, valid)
   if distribution is not None:
     arguments.check_vocabulary(model, distribution)
   with folders.new_folder(directory, _FILES if exist_ok else ()) as folder:

@@ -105,7 +105,9 @@ def save_activations(
   arrays: dict[str, Any] = {**texts, **own, **exact, **texts}
   for name, values in own.items():
     if not np.array_equal(values, arrays[name]):
-      raise ValueError(f'the activation {name!r} of the model is not that of the distribution; valid are other layers')
+      raise ValueError(
+        f'the activation {name!r} of the model is not that of the distribution; valid are other layers, or none'
+      )
     if values.dtype.kind == 'V':
       # numpy would read bfloat16 back as raw bytes.
       arrays[name] = values.astype(np.float32)
@@ -236,6 +238,7 @@ def _by_text(
 ) -> dict[str, np.ndarray]:
   """The activations of tokens [..., T], computed in blocks of texts."""
   _check(model, params, tokens, prompt)
+  arguments.require(not isinstance(layers, str), 'layers', layers, 'a list of names')
   texts, names = np.asarray(tokens).reshape(-1, tokens.shape[-1]), None if layers is None else tuple(layers)
   of_block = lambda block: _visited(model, params, block, prompt, names, {}, None, ())[1]
   size = even_size(*texts.shape, _TOKENS)

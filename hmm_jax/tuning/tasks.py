@@ -72,7 +72,10 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **options: An
     task = labelled(weights, state_probs)
     if np.ptp(task.labels[:num_train]):
       return task._replace(redraws=redraws)
-  raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
+  raise ValueError(
+    f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label; valid are texts '
+    'of more posteriors, such as longer ones'
+  )
 
 
 @compilation.unfused('num_states', 'num_nonzero', 'num_classes', 'with_replacement')

@@ -58,7 +58,7 @@ def _json(**changes):
   ('suffix', 'content', 'reason'),
   [
     ('.json', _json(initial_probs=[1.0]), 'the shape of initial_probs'),
-    ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index contain'),
+    ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index has the entry'),
     ('.json', _json(num_states=10**12), 'the keys are'),
     ('.json', b'[0.5, 0.5]', 'cannot be read'),
     ('.npz', _npz(np.zeros(40_000)), 'cannot be read .it has 320,128 bytes'),

@@ -1,5 +1,7 @@
 """Processes of labelled matrices: words, beliefs over the states that were given, combinations, entropies."""
 
+import contextlib
+
 from memory_hmm_cases import dense_hmm
 import numpy as np
 from oracles import beliefs_of_paths
@@ -100,7 +102,9 @@ def test_mixed_states_are_the_beliefs_of_all_texts(process):
 @pytest.mark.parametrize('process', [BITS, MESS3, processes.with_bos(EVEN)])
 def test_entropies_are_those_of_all_texts(process):
   """The lower bound of h is that given the first state; from a law that is not stationary there is none."""
-  found, (T, start) = hj.entropies(process, 6), processes.edges(process)
+  T, start = processes.edges(process)
+  with pytest.warns(match='stationary') if start.max() == 1 else contextlib.nullcontext():
+    found = hj.entropies(process, 6)
   block = lambda start, length: scipy.special.entr(_messages(T, start, length).sum(1)).sum()
   expected = [block(start, length) for length in range(7)]
   np.testing.assert_allclose(found.block_entropies, expected, atol=1e-12)

@@ -105,7 +105,7 @@ SHIFTED = dataclasses.replace(TEN, methods=('shift',))
   ('field', 'settings', 'call', 'says'),
   [
     ('label', LABELS, lambda texts, _: texts[:3, 1], r'is \(3,\); valid is \[\d+\]'),
-    ('label', LABELS, lambda texts, _: texts[:, 1], 'labels contain [2-9]; valid are integers from 0 to 1'),
+    ('label', LABELS, lambda texts, _: texts[:, 1], 'labels has the entry [2-9]; valid are integers from 0 to 1'),
     ('label', LABELS, lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
     ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 10\), not \(10, 1, 4\)'),
     ('model', TEN, lambda hmm, _: (Embeddings(10), hmm), r'are probabilities, not \['),

@@ -152,7 +152,7 @@ def test_a_copy_of_another_digest_is_not_used(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'content', 'found'),
   [
-    ('a.txt', '0 1\n2 3\n', 'tokens contain 3.*; valid are integers from 0 to 2'),
+    ('a.txt', '0 1\n2 3\n', 'tokens has the entry 3.*; valid are integers from 0 to 2'),
     ('a.npy', np.ones(4), 'float64'),
     ('a.npy', np.ones((0, 4), int), 'shape'),
   ],
