@@ -54,8 +54,11 @@ def main(argv: list[str]) -> int:
 
 def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
-  flags, values, named = config_lib.parse(argv, SETTINGS, _MODES)
+  flags, texts = config_lib.parse(argv, _MODES)
+  needs_none = flags.help or flags.list or flags.mode == 'verify'
+  values = config_lib.load(flags.config, texts, SETTINGS) if flags.config or not needs_none else {}
   experiment = values.get('experiment', '')
+  _check_flags(flags, experiment in GRIDS or not values)
   if flags.help:
     fields = help_text.fields_text(values, SETTINGS[experiment]) if values else ''
     return write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
@@ -66,11 +69,20 @@ def _main(argv: list[str]) -> None:
   grid, own = list[Any](), NOTHING
   for point in config_lib.points(values, SETTINGS[experiment]) if values else []:
     if flags.mode != 'verify':
-      own = data.resolve(point, workdir, named, own)
+      own = data.resolve(point, workdir, texts, own)
     grid.append(registry.from_record(point))
   if flags.list:
     return write(help_text.trials_text(trials(*grid)))
   return _MODES[flags.mode](grid, workdir, flags, own)
+
+
+def _check_flags(flags: Flags, is_grid: bool) -> None:
+  """Raise SettingsError at a flag that the mode, or an experiment that is no grid of trials, does not take."""
+  mode, trials, pretrained = flags.mode, flags.trials, flags.pretrained
+  require(is_grid or mode in ('run', 'report'), '--mode', mode, 'run or report, if the experiment is no grid of trials')
+  takes_trials = is_grid and mode in ('run', 'verify')
+  require(takes_trials or not trials, '--trials', trials, 'empty, but for --mode=run or verify of a grid of trials')
+  require(mode == 'verify' or not pretrained, '--pretrained', pretrained, 'empty unless --mode is verify')
 
 
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
@@ -98,7 +110,6 @@ def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> N
 
 def report(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Redraw tables, figures and the report from the records."""
-  require(not flags.trials, '--trials', flags.trials, 'empty with --mode=report')
   storage.check_writable(workdir, '--workdir')
   results.check_recorded(workdir, grid[0])
   require(results.load(workdir), '--workdir', str(workdir), f'a folder with records of {grid[0].experiment}')

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
-import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -387,12 +386,11 @@ def check_mesh(s: Settings) -> None:
   """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, tensor = sizes = s.mesh.sizes(available)
-  used, asked = math.prod(sizes), s.mesh.asked
-  # If a size is -1 or several processes run, the mesh must use every device.
-  takes_all = -1 in asked or jax.process_count() > 1
-  fits = used == available if takes_all else used <= available
+  # If mesh.data is -1 or several processes run, the mesh must use every device.
+  takes_all = s.mesh.data < 0 or jax.process_count() > 1
+  fits = data * tensor == available if takes_all else data * tensor <= available
   valid = f'sizes whose product is {available}, the number of devices, or in one process less'
-  require(fits, f'mesh ({", ".join(sharding.AXES)})', asked, valid)
+  require(fits, f'mesh ({", ".join(sharding.AXES)})', sizes, valid)
   s.require('pretrain.batch_size', s.pretrain.batch_size % data == 0, f'a multiple of mesh.data, {data}')
   for name, size in (('num_heads', s.bert.num_heads), ('ffn_width', s.bert.ffn_width)):
     s.require(f'bert.{name}', size % tensor == 0, f'a multiple of mesh.tensor, {tensor}')

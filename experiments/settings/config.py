@@ -14,7 +14,6 @@ import ml_collections
 
 from experiments.settings import lists
 from experiments.settings.fields import built, check_known, fields, flat, require, SettingsError, users_program, Values
-from experiments.settings.grid import Settings
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
@@ -50,12 +49,12 @@ def at_scale(program: Mapping[str, Any], scale: str | None = None) -> ml_collect
   valid = scales(program)
   if 'SCALES' in program and scale not in (None, *valid):
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(valid)}')
-  if scale != _SMOKE or _SMOKE not in valid:
-    return program['get_config'](*filter(None, [scale]))
-  config = program['get_config']()
-  program['reduce'](config)
-  config.scale = scale
-  return config
+  if scale == _SMOKE and 'reduce' in program:
+    config = program['get_config']()
+    program['reduce'](config)
+    config.scale = scale
+    return config
+  return program['get_config'](*filter(None, [scale]))
 
 
 def shipped_config(experiment: str, scale: str) -> ml_collections.ConfigDict:
@@ -73,11 +72,11 @@ def has_own_text(settings: Any) -> bool:
   return any(getattr(settings, name, '') and not config.get(name) for name in ('distribution', 'label'))
 
 
-def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Flags, Values, list[str]]:
-  """The flags, the values of a config, {} if none is needed, and the fields that the command line sets.
+def parse(argv: list[str], modes: Collection[str]) -> tuple[Flags, dict[str, str]]:
+  """The flags, and the texts of the fields that the command line sets.
 
-  The last value of a repeated field counts; a field without a value is True. Raises SettingsError for a bad command
-  line; values are checked with the settings.
+  The last value of a repeated field counts; a field without a value is True. Raises SettingsError at a word that is
+  neither.
   """
   parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
   for name in ('config', 'workdir', 'trials', 'pretrained'):
@@ -89,70 +88,63 @@ def parse(argv: list[str], classes: Classes, modes: Collection[str]) -> tuple[Fl
     flags, words = parser.parse_known_args(argv[1:])
   except argparse.ArgumentError as error:
     raise SettingsError(str(error))
-  valid = ', '.join(f'--{name}' for name in vars(flags))
+  valid = ', '.join(['--config.FIELD=VALUE', *(f'--{name}' for name in vars(flags))])
   texts = {}
   for word in words:
-    require(word.startswith(_PREFIX), 'an argument', word, f'--config.FIELD=VALUE, {valid}')
+    require(word.startswith(_PREFIX), 'an argument', word, valid)
     name, has_value, text = word.removeprefix(_PREFIX).partition('=')
     texts[name] = text if has_value else 'True'
-  verifies = flags.mode == 'verify'
-  require(verifies or not flags.pretrained, '--pretrained', flags.pretrained, 'empty unless --mode is verify')
-  if not flags.config and (flags.help or flags.list or verifies):
-    return flags, {}, []
-  values = load(flags.config, classes)
-  cls = class_of(values, classes)
-  is_grid = cls is Settings
-  valid = 'run or report, if the experiment is not a grid of trials'
-  require(is_grid or flags.mode in ('run', 'report'), '--mode', flags.mode, valid)
-  takes_trials = is_grid and flags.mode in ('run', 'verify')
-  valid = 'empty, but for a grid of trials with --mode=run or --mode=verify'
-  require(takes_trials or not flags.trials, '--trials', flags.trials, valid)
-  return flags, override(values, texts, cls), [*texts]
+  return flags, texts
 
 
-def load(config: str, experiments: Collection[str]) -> Values:
-  """The values of the config PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
+def load(config: str, texts: Mapping[str, str], classes: Classes) -> Values:
+  """The values of the config PATH[:scale] or NAME[:scale], with those of texts by field.
 
-  Raises SettingsError if there is no such file or name, or the file fails.
+  PATH is an existing file, NAME a shipped config. Raises SettingsError if there is no such file or name, if the file
+  fails, or names no experiment or scale, or if a text is of no field.
   """
-  name, *scale = os.path.expanduser(config).split(':', 1)
+  name, *of_scale = os.path.expanduser(config).split(':', 1)
   is_file = os.path.isfile(name)
-  valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
-  require(is_file or name in experiments, '--config', config, valid)
+  valid = f'the path of a config file, or one of {", ".join(classes)}, with an optional :SCALE'
+  require(is_file or name in classes, '--config', config, valid)
   with users_program('--config', config, 'a Python file whose get_config returns a ConfigDict'):
     program = runpy.run_path(name) if is_file else shipped(name)
-    return flat(at_scale(program, *scale).to_dict())
+    content = at_scale(program, *of_scale).to_dict()
+  cls, scale = class_of(content, classes), content.get('scale')
+  require(isinstance(scale, str), 'scale', scale, 'a text, as get_config of a config file sets it')
+  return override(flat(content), texts, cls)
 
 
 def override(values: Values, texts: Mapping[str, str], cls: Any) -> Values:
-  """The values with those of texts by field, the last; several with commas are a list if the field takes one.
-
-  A comma in the name of a file that exists is part of the name.
-  """
+  """The values with those of texts by field, the last; several with commas are a list if the field takes one."""
   known, taking = dict(fields(cls)), lists.taking(cls)
   check_known(texts, known)
   read = {}
   for name, text in texts.items():
     require(name not in ('experiment', 'scale'), f'--config.{name}', text, 'what --config=NAME:SCALE says')
-    kind = known[name].type
-    if name in taking and ',' in text and not os.path.exists(os.path.expanduser(text)):
-      read[name] = tuple(_value(part.strip(), kind) for part in text.split(','))
-    else:
-      read[name] = _value(text, kind)
-  return {name: value for name, value in values.items() if name not in read} | read
+    read[name] = _value(text, known[name].type, name in taking)
+  return {name: value for name, value in values.items() if name not in read} | flat(read)
 
 
-def _value(text: str, kind: Any) -> Any:
-  """The value that a text has in a field of this type; the text itself if it has none, which the settings refuse."""
-  if kind is str:
+def _value(text: str, kind: Any, takes_list: bool) -> Any:
+  """The value that a text has in a field of this type, several with commas; the text itself if it has none.
+
+  A comma in the name of a file that exists is part of the name.
+  """
+  if kind is str and (not takes_list or os.path.exists(os.path.expanduser(text))):
     return text
+  value = text if kind is str else _literal(text)
+  if value == text and ',' in text:
+    value = tuple(_literal(part.strip()) for part in text.split(','))
+  return (value,) if typing.get_args(kind) and not isinstance(value, (list, tuple)) else value
+
+
+def _literal(text: str) -> Any:
+  """The value of a text that is a Python literal, or else the text, which the settings refuse where it is none."""
   try:
-    value = ast.literal_eval(text.capitalize() if kind is bool else text)
+    return ast.literal_eval(text.capitalize() if text.lower() in ('true', 'false') else text)
   except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-    value = tuple(part.strip() for part in text.split(','))
-  if typing.get_args(kind):
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
-  return value if isinstance(value, (bool, int, float)) else text
+    return text
 
 
 def points(values: Values, cls: Any) -> list[Values]:
@@ -160,7 +152,7 @@ def points(values: Values, cls: Any) -> list[Values]:
   taking = lists.taking(cls)
   several = {name: value for name, value in values.items() if name in taking and type(value) is tuple}
   for name, value in several.items():
-    scalars = all(isinstance(one, (bool, int, float, str)) for one in value)
+    scalars = all(isinstance(one, (int, float, str)) for one in value)
     require(value and scalars, name, value, 'at least one value, each a number, true, false or a text')
   return [values | dict(zip(several, point)) for point in itertools.product(*map(dict.fromkeys, several.values()))]
 

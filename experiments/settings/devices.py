@@ -1,27 +1,18 @@
 """The groups of fields that say on which devices and processes an experiment runs."""
 
-import math
-
 from experiments.settings.fields import Group, setting
 
 
 class MeshSettings(Group):
   data: int = setting('devices on the data-parallel axis; -1: all remaining devices', least=-1)
-  tensor: int = setting('devices on the tensor-parallel axis of each layer; -1: all remaining devices', least=-1)
+  tensor: int = setting('devices on the tensor-parallel axis of each layer')
 
-  @property
-  def asked(self) -> tuple[int, ...]:
-    return self.data, self.tensor
-
-  def sizes(self, num_devices: int) -> tuple[int, ...]:
+  def sizes(self, num_devices: int) -> tuple[int, int]:
     """The sizes (data, tensor) of the mesh on this many devices."""
-    left = num_devices // math.prod(size for size in self.asked if size > 0)
-    return tuple(size if size > 0 else left for size in self.asked)
+    return self.data if self.data > 0 else num_devices // self.tensor, self.tensor
 
 
 class DistributedSettings(Group):
-  gone = ('initialization_timeout',)
-
   mode: str = setting(
     'run one trial with several processes; auto: if JAX detects a cluster',
     choices=('auto', 'on', 'off'),

@@ -21,6 +21,8 @@ _BOUNDS = {
   'most': (operator.le, 'at most'),
   'below': (operator.lt, 'below'),
 }
+# The bound of numbers that have no other upper one: they are finite, and have 64 bits.
+_LARGEST = 1e18
 
 
 class SettingsError(ValueError):
@@ -42,9 +44,8 @@ def users_program(field: str, value: str, valid: str) -> Iterator[None]:
   except Ended:
     raise
   except BaseException as error:
-    reason = ' '.join(f'{type(error).__name__}: {error}'.split()).strip(':')
-    end = '' if '; valid ' in reason else f'; valid is {valid}'
-    raise SettingsError(f'{field} is {value!r}, which raised {reason:.300}{end}') from error
+    end = '' if '; valid ' in str(error) else f'; valid is {valid}'
+    raise SettingsError(f'{field} is {value!r}, which raised {error!r:.300}{end}') from error
 
 
 def require(holds: Any, name: str, value: Any, valid: str) -> None:
@@ -55,8 +56,6 @@ def require(holds: Any, name: str, value: Any, valid: str) -> None:
 
 def printable(text: str, kept: str = '') -> str:
   r"""Replace unprintable characters, except those in `kept`, with escapes such as \x1b."""
-  if text.isprintable():
-    return text
   return ''.join(char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text)
 
 
@@ -68,11 +67,13 @@ def setting(
   earlier: Any = None,
   **bounds: float,
 ) -> Any:
-  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive; texts may have `choices`.
-  In a tuple both apply to each entry. Settings that were written before the field existed have the value `earlier`,
-  with which it is no part of an id; None: it was always there."""
+  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive and below _LARGEST; texts may have
+  `choices`. In a tuple both apply to each entry. Settings that were written before the field existed have the value
+  `earlier`, with which it is no part of an id; None: it was always there."""
   if not {'least', 'above'} & set(bounds):
     bounds['above'] = 0
+  if not {'most', 'below'} & set(bounds):
+    bounds['below'] = _LARGEST
   allowed = dict(choices=choices, may_be_empty=may_be_empty, earlier=earlier)
   return dataclasses.field(metadata=dict(meaning=meaning, bounds=bounds, **allowed))
 
@@ -89,9 +90,7 @@ def valid_values(field: dataclasses.Field) -> str:
   valid = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else entry.__name__
   if entry in (int, float):
     valid += ''.join(f', {_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
-  if not several:
-    return valid
-  return f'a tuple of entries, each {valid}' + (', or ()' if allowed['may_be_empty'] else '')
+  return f'a tuple of entries, each {valid}' + ', or ()' * allowed['may_be_empty'] if several else valid
 
 
 def _takes(field: dataclasses.Field, value: Any) -> bool:
@@ -160,10 +159,12 @@ def flat(content: Mapping[str, Any], prefix: str = '') -> Values:
   """The fields of settings by their dotted names, with tuples for lists."""
   values = Values()
   for name, value in content.items():
-    if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
-      values |= flat(value, f'{prefix}{name}.')
+    dotted = f'{prefix}{name}'
+    # An empty group stays, and is refused.
+    if isinstance(value, dict) and value:
+      values |= flat(value, f'{dotted}.')
     else:
-      values[prefix + name] = tuple(value) if isinstance(value, list) else value
+      values[dotted] = tuple(value) if isinstance(value, list) else value
   return values
 
 
@@ -174,9 +175,12 @@ def built(cls: Any, values: Values, prefix: str = '') -> Any:
 
 
 def check_known(values: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-  """Raise SettingsError at the first name that is none of a field, with the nearest."""
+  """Raise SettingsError at the first name that is none of a field, with those of its group, or the nearest."""
   for name in sorted(values.keys() - known):
-    alike = ' or '.join(difflib.get_close_matches(name, known, cutoff=0))
+    of_group = [one for one in known if one.startswith(f'{name}.')]
+    held = None if of_group else gone.FIELDS.get(name.rpartition('.')[2])
+    require(held is None, name, values[name], f'no value: the field is gone, and {held!r} holds')
+    alike = ' or '.join(of_group or difflib.get_close_matches(name, known, cutoff=0))
     raise SettingsError(f'{name} is {values[name]!r:.300}, and not a field; did you mean {alike}?')
 
 
@@ -186,9 +190,8 @@ def _group(cls: Any, values: Values, prefix: str) -> Any:
   for field in dataclasses.fields(cls):
     name = prefix + field.name
     if field.metadata:
+      # A field that is missing is None, which it refuses.
       value = values.get(name, field.metadata['earlier'])
-      if value is None:
-        raise SettingsError(f'{name} is missing from the config')
       made[field.name] = _converted(value, field.type, name)
     else:
       made[field.name] = _group(field.type, values, f'{name}.')
@@ -205,7 +208,7 @@ def _converted(value: Any, kind: Any, name: str) -> Any:
     return tuple(_converted(entry, entries[0], name) for entry in value)
   if isinstance(value, dict) and dataclasses.is_dataclass(kind):
     return built(kind, flat(value, f'{name}.'), f'{name}.')
-  return float(value) if kind is float and type(value) is int else value
+  return float(value) if kind is float and type(value) is int and abs(value) < _LARGEST else value
 
 
 def digest(parts: list[Any]) -> str:

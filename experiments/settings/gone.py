@@ -42,9 +42,9 @@ def settings_without(values: dict[str, Any]) -> dict[str, Any]:
   kept = dict[str, Any]()
   for name, value in values.items():
     _, _, last = name.rpartition('.')
-    if last in ('methods', 'vanilla_methods') and isinstance(value, tuple):
-      kept[name] = tuple(method for method in value if method not in _METHODS)
-    elif last not in _OF_NO_RECORD and (last, value) not in FIELDS.items():
+    if isinstance(value, tuple):
+      value = tuple(one for one in value if one not in _METHODS)
+    if last not in _OF_NO_RECORD and (last, value) not in FIELDS.items():
       kept[name] = value
   return kept
 

@@ -139,7 +139,7 @@ class Settings(groups.Experiment):
     return self.bert.module(self.hmm.num_tokens)
 
   def grid(self) -> dict[Point, tuple[str, ...]]:
-    """The points of the experiment, each with its methods: first HMMs without a memory, then by cells."""
+    """The points of the experiment, each with its methods."""
     memory = self.memory
     product = itertools.product(memory.cells, memory.sizes, self.num_states)
     points = {Point(states, size, cells if size else 0): self.methods for cells, size, states in product}
@@ -147,7 +147,7 @@ class Settings(groups.Experiment):
     if memory.vanilla_methods:
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
-    return dict(sorted(points.items(), key=lambda item: item[0].order))
+    return points
 
   def num_draws(self, point: Point) -> int:
     """The number of distributions that are drawn at a point; raises SettingsError unless each size has one."""

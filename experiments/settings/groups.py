@@ -175,10 +175,10 @@ class TuneSettings(AdamWSettings):
   min_steps: int = setting('optimiser steps that further epochs fill up to; 0: none', least=0, earlier=0)
 
   def schedule(self, num_inputs: int) -> Schedule:
-    """The schedule on this many inputs, of so many epochs that they have `min_steps`."""
+    """The schedule on this many inputs, at least a batch, of so many epochs that they have `min_steps`."""
     schedule = Schedule(*(getattr(self, name) for name in Schedule._fields))
-    steps_per_epoch = max(schedule.steps_per_epoch(num_inputs), 1)
-    return schedule._replace(num_epochs=max(self.num_epochs, math.ceil(self.min_steps / steps_per_epoch)))
+    epochs = math.ceil(self.min_steps / schedule.steps_per_epoch(num_inputs))
+    return schedule._replace(num_epochs=max(self.num_epochs, epochs))
 
   def check_num_train(self, name: str, num_train: int) -> None:
     """Raise SettingsError unless `num_train` inputs fill a batch and give more steps than `warmup_steps`."""

@@ -21,9 +21,17 @@ OF_RUNNING = (
 _NEVER_DECIDE = (*OF_RUNNING, 'figures', 'pretrained')
 # Fields outside the groups that decide records.
 _ALONE = ('seed', 'distribution', 'corpus_file', 'pretrained_from', 'model', 'own_head', 'label')
-_RUNNING = ('mesh', 'distributed', 'figure', 'pretrain.checkpoint_every', 'pretrain.measure_every')
-# Every record of a trial names these.
-_NAMED = ('memory.sizes', 'memory.cells', 'memory.vanilla_methods')
+# Groups and fields of groups that do not decide them, or that every record of a trial names.
+_LEFT_OUT = {
+  'mesh',
+  'distributed',
+  'figure',
+  'pretrain.checkpoint_every',
+  'pretrain.measure_every',
+  'memory.sizes',
+  'memory.cells',
+  'memory.vanilla_methods',
+}
 # What a given process or corpus sets.
 _SET_BY = {
   'hmm.num_tokens': 'distribution',
@@ -39,7 +47,7 @@ def is_grid(settings: Any) -> bool:
 
 def _decides(name: str) -> bool:
   """True if a field of a grid of trials decides the bits of some record; those that records name are left out."""
-  return name in _ALONE or '.' in name and not {name, name.partition('.')[0]} & {*_RUNNING, *_NAMED}
+  return name in _ALONE or '.' in name and _LEFT_OUT.isdisjoint((name, name.partition('.')[0]))
 
 
 def taking(cls: Any) -> set[str]:

@@ -88,8 +88,10 @@ class Trial(NamedTuple):
       self.point.num_states,
       self.number,
       digests or settings.hmm,
+      settings.corpus,
+      settings.bert,
+      pretrain,
     ]
-    parts += [settings.corpus, settings.bert, pretrain]
     if self.point.memory_size:
       parts += [self.point, settings.memory.joint_prior, settings.memory.joint_permutations]
     # Likewise of a model that was pretrained elsewhere.

@@ -40,5 +40,5 @@ def test_the_command_is_read_back_as_the_same_settings(fields, tmp_path):
   results.begin(tmp_path, [made])
   (config,) = results.configs(tmp_path)
   command = origin.command('prompt_vs_head', config, 'x')
-  _, back, _ = config_lib.parse(shlex.split(command)[2:], SETTINGS, ['run'])
-  assert registry.from_record(back) == made
+  flags, texts = config_lib.parse(shlex.split(command)[2:], ['run'])
+  assert registry.from_record(config_lib.load(flags.config, texts, SETTINGS)) == made

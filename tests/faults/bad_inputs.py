@@ -15,6 +15,8 @@ _AFTER_A_CONFIG = (
   ('--config.num_statez=3', 'num_statez', 'num_states'),
   ('--help --config.num_statez=3', 'num_statez', 'num_states'),
   ('--config.seed=,', 'seed'),
+  ('--config.time_budget=1e400', 'time_budget', 'inf', 'below 1e+18'),
+  ('--config.bert.scan_layers=False', 'bert.scan_layers', "'False'", 'gone'),
   ('--config.num_states={[1]}', 'num_states', '{[1]}'),
   ("--config.plan={'a':{1:2}}", 'plan'),
   ('--trials=0-99999999999999', '--trials', '0-99999999999999'),
@@ -51,20 +53,38 @@ _FOLDERS = (
 # In the even process a run of ones between zeros is even.
 _EVEN = ('distribution=even', 'models=exact', 'corpus.chunk_length=4', 'pretrain.batch_size=1', 'corpus_file=c.txt')
 
-_WITHOUT_PROCESS = b"""from configs import prompt_vs_head
+# A line of a config file, then what is named.
+_LINES = (
+  ("config['experiment'] = {'a': 1}", 'experiment', "{'a': 1}", 'prompt_vs_head'),
+  ("del config['scale']", 'scale', 'None'),
+  ("config['seed'] = None", 'seed', 'None'),
+  ("config['hmm'] = {}", 'hmm', '{}', 'hmm.num_tokens'),
+  ("config['time_budget'] = 10**400", 'time_budget', '1000', 'float'),
+  ("config['deterministic'] = True", 'deterministic', 'True', 'False'),
+)
+
+
+def _file(line):
+  return f"""from configs.prompt_vs_head import *
 def get_config():
-  config = prompt_vs_head.get_config()
-  del config.distribution
-  return config
-"""
+  config = base.get_config().to_dict() | dict(experiment='prompt_vs_head')
+  {line}
+  return ml_collections.ConfigDict(config)
+""".encode()
+
 
 # A command line, what its sentence has to have, and the files that lie in the folder before.
 BAD = [
   *(((_GRID, *words.split(' ')), says, {}) for words, *says in _AFTER_A_CONFIG),
   *((words.split(), says, {}) for words, *says in _WHOLE),
   (['--config=mine.py'], ['mine.py', 'KeyboardInterrupt'], {'mine.py': b'raise KeyboardInterrupt'}),
+  *((['--config=mine.py'], says, {'mine.py': _file(line)}) for line, *says in _LINES),
   *(((_GRID, f'--mode={mode}', '--workdir=work'), ['work', 'valid'], files) for mode, files in _FOLDERS),
   ((_GRID, *(f'--config.{word}' for word in _EVEN)), ['document 2'], {'c.txt': b'0 1 1 0\n1 0 0 1\n0 1 0 0'}),
-  (['--config=mine.py', '--config.corpus_file=c.npy'], ['corpus_file', 'distribution'], {'mine.py': _WITHOUT_PROCESS}),
+  (
+    ['--config=mine.py', '--config.corpus_file=c.npy'],
+    ['corpus_file', 'distribution'],
+    {'mine.py': _file("del config['distribution']")},
+  ),
   ((_GRID, '--config.distribution=hmm.json'), ['distribution'], {'hmm.json': b'[' * 100_000}),
 ]

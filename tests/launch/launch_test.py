@@ -9,7 +9,7 @@ from kubeflow_trainer_api import models
 import pytest
 import yaml
 
-from experiments.settings.config import parse
+from experiments.settings.config import load, parse
 from experiments.settings.trial import trial_numbers, trials
 from experiments.studies import registry
 
@@ -75,6 +75,6 @@ def _chosen(job, index=''):
   (container,) = job['template']['spec']['containers']
   assert container['command'] == ['python', '-m', 'experiments.main']
   arguments = [argument.replace('$(JOB_COMPLETION_INDEX)', index) for argument in container['args']]
-  values, config, _ = parse(['main', *arguments], registry.SETTINGS, ['run'])
-  num_trials = len(trials(registry.from_record(config)))
-  return trial_numbers(values.trials, num_trials), num_trials
+  flags, texts = parse(['main', *arguments], ['run'])
+  num_trials = len(trials(registry.from_record(load(flags.config, texts, registry.SETTINGS))))
+  return trial_numbers(flags.trials, num_trials), num_trials

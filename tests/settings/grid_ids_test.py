@@ -84,7 +84,7 @@ def test_settings_from_before_a_field_have_the_same_ids():
   del recorded['masks'], recorded['bert']['causal']
   assert registry.from_record(recorded) == settings
   del recorded['prompt']['length']
-  with pytest.raises(SettingsError, match='^prompt.length is missing'):
+  with pytest.raises(SettingsError, match='^prompt.length is None'):
     registry.from_record(recorded)
 
 

@@ -69,9 +69,7 @@ def test_lists_make_their_product():
   ('words', 'says'),
   [
     ('seed=1,x', "^seed is 'x'"),
-    ('figure.width=3,4', "figure.width is '3,4'"),
-    ('num_trials=1,2', "num_trials is '1,2'"),
-    ('prompt.length=1,[2]', r"^prompt.length is '\[2\]'"),
+    ('figure.width=3,4', r'^figure.width is \(3, 4\)'),
   ],
 )
 def test_grids_that_cannot_run_are_refused(words, says):
@@ -80,7 +78,7 @@ def test_grids_that_cannot_run_are_refused(words, says):
     _grid(*words.split())
 
 
-@pytest.mark.parametrize('value', [(), ([1],), (1, None)])
+@pytest.mark.parametrize('value', [(), ([1],)])
 def test_a_list_of_a_config_has_scalar_values(value):
   config = config_of('smoke')
   with config.ignore_type():
@@ -90,7 +88,7 @@ def test_a_list_of_a_config_has_scalar_values(value):
 
 
 def test_only_grids_of_trials_take_lists():
-  with pytest.raises(SettingsError, match="seed is '1,2'"):
+  with pytest.raises(SettingsError, match=r'^seed is \(1, 2\)'):
     _grid('seed=1,2', config=config_of('smoke', 'theory'))
 
 
