@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from experiments.records import failures, results
 from experiments.records.failures import Failure
-from experiments.runtime import cache, distributed, exit_status, locks
+from experiments.runtime import cache, distributed, exit_status, locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import Ended
 
@@ -90,6 +90,7 @@ def fill(units: Sequence[Unit], reporter: Reporter) -> list[Failure]:
   failed, queue = list[Failure](), deque((index, False) for index in range(len(units)))
   while queue:
     index, waits = queue.popleft()
+    signals.raise_if_stopped()
     cache.drop_programs_near_limit()
     with reporter.part(index + 1, len(units), units[index].name):
       end = _attempt(units[index], is_past if waits else at_once, reporter)

@@ -15,7 +15,7 @@ from experiments.analysis.page import content, training
 from experiments.analysis.tables import as_text, Table
 from experiments.pipeline import queue
 from experiments.records import environment, files, frame, results
-from experiments.runtime import locks, signals
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
 from experiments.settings.fields import SettingsError
@@ -120,8 +120,6 @@ def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdi
     return [] if files.intact(lambda: files.read_sealed(path), reporter, path) else [_FILE_NAME]
 
   def made(_: list[str], reporter: Reporter) -> None:
-    # JAX swallows what a handler raises inside its own callbacks.
-    signals.raise_if_stopped()
     with _on_float64_device(), reporter.clock.phase(directory.name):
       rows = make(reporter)
     environment_id = environment.keep(workdir, environment.environment(float64_device()))

@@ -1,7 +1,5 @@
 """Units of work: which is made when, beside another process, and what becomes of the others if one fails."""
 
-from unittest import mock
-
 import pytest
 from run_cases import lock_elsewhere, QUIET
 
@@ -94,8 +92,7 @@ def test_a_stopped_run_begins_no_other_unit(units, monkeypatch, error, processes
   some, made, errors = units
   errors['b'] = error
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)
-  kept = mock.Mock(key_value_set=lambda _, content: kept.blocking_key_value_get.configure_mock(return_value=content))
-  monkeypatch.setattr(distributed, '_client', lambda: kept)
+  monkeypatch.setattr(distributed, 'gathered', lambda value: [value] * processes)
   with pytest.raises(type(error)):
     queue.fill(some, QUIET)
   assert made == ['a', 'b'] and failures.read(some[1].directory) is None
