@@ -115,14 +115,14 @@ def made(workdir):
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
   outcome = [trials.TunedTask(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
-  with locks.held(folder.directory, 'it', QUIET):
+  with locks.held(folder.directory, QUIET):
     trials.add(folder, model, method, outcome, {'kl_at_mask': 0.0})
 
 
 def run_trial(folder):
   """Make the missing records of a trial."""
-  with locks.held(folder.directory, 'it', QUIET):
-    trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
+  with locks.held(folder.directory, QUIET):
+    trial_lib.run(folder, folder.missing(QUIET), QUIET)
 
 
 def lock_elsewhere(directory, process=42, host='node7'):

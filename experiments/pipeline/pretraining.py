@@ -132,8 +132,7 @@ def pretrained_params(run: Pretraining, home: Home, reporter: Reporter, step: in
   """
   directory = home.directory
   early = step if step in home.early else None
-  name = f'pretrained model {directory.name}'
-  with locks.held(directory, name, reporter, reporter.clock.is_past) as is_held:
+  with locks.held(directory, reporter, reporter.clock.is_past) as is_held:
     if not is_held:
       raise OutOfTime
     distributed.in_process_0(files.remove_partials)(directory)

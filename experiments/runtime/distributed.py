@@ -100,12 +100,13 @@ def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
 def gathered(value: Any) -> list[Any]:
   """The values of all processes, by their numbers, as JSON has them; every process must make each call, in order."""
   state, count = jax_distributed.global_state, num_processes()
+  client: Any = state.client
   if count == 1:
     return [value]
   # Each process counts its calls; they take the same branches, so that the numbers agree.
-  call = state.client.key_value_increment(f'calls/{state.process_id}', 1)
-  state.client.key_value_set(f'{call}/{state.process_id}', json.dumps(value))
-  return [json.loads(state.client.blocking_key_value_get(f'{call}/{each}', _ALWAYS)) for each in range(count)]
+  call = client.key_value_increment(f'calls/{state.process_id}', 1)
+  client.key_value_set(f'{call}/{state.process_id}', json.dumps(value))
+  return [json.loads(client.blocking_key_value_get(f'{call}/{each}', _ALWAYS)) for each in range(count)]
 
 
 def _outcome(look: Callable[[], Any]) -> tuple[str, Any]:

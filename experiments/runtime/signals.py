@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import os
 import signal
+import sys
 
 from experiments.runtime import distributed
 from experiments.runtime.exit_status import Stopped
@@ -25,10 +26,14 @@ _received: contextvars.ContextVar[int] = contextvars.ContextVar('received', defa
 def answered() -> Iterator[None]:
   """Handle the signals inside the block, and raise Stopped at its end if none has; call it in the main thread."""
   before = {number: signal.signal(number, _handle) for number in _ANSWERED}
+  hook = sys.unraisablehook
+  # Of Orbax, after a checkpoint that cannot be written, whose error is raised.
+  sys.unraisablehook = lambda ignored: None if str(ignored.exc_value) == 'Event loop is closed' else hook(ignored)
   try:
     yield
     raise_if_stopped()
   finally:
+    sys.unraisablehook = hook
     for number, handler in before.items():
       signal.signal(number, handler)
     # The next command of this process, as in a test, starts without a signal.
