@@ -1,6 +1,6 @@
 """The time of a unit of work, on file beside its records, and its failure until it is done."""
 
-from collections import Counter
+from collections.abc import Mapping
 import datetime
 import pathlib
 import textwrap
@@ -46,7 +46,7 @@ def forget(directory: pathlib.Path, label: str = '') -> None:
     (directory / FILE_NAME).unlink()
 
 
-def add_time(directory: pathlib.Path, spent: Counter[str], reporter: Reporter) -> None:
+def add_time(directory: pathlib.Path, spent: Mapping[str, float], reporter: Reporter) -> None:
   """Add the wall seconds of each phase to the directory of a unit; raise Lost."""
   locks.check_held(directory)
   path = directory / FILE_OF_TIME

@@ -23,7 +23,8 @@ class Clock:
 
   def __init__(self, minutes: float = 0.0) -> None:
     self._minutes = minutes
-    self._spent = Counter[str]()
+    # Of floats, which the type of a Counter has no place for.
+    self._spent: Any = Counter()
     self._phase = _REST
     self._begun = self._last = time.monotonic()
     self._cpu = time.process_time()
@@ -32,8 +33,8 @@ class Clock:
     """True once the time budget has passed in this process."""
     return 0 < 60 * self._minutes <= time.monotonic() - self._begun
 
-  def spent(self) -> Counter[str]:
-    """The seconds of each phase so far; together all the time there was."""
+  def spent(self) -> Any:
+    """A Counter of the seconds of each phase so far; together all the time there was."""
     self._enter(self._phase)
     return self._spent.copy()
 
