@@ -56,16 +56,15 @@ class TrialFolder(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     settings, directory = self.trial.settings, self.directory
+    stems = dict[tuple[str, str, int | None], str]()
     # Methods that need no model have NONE.
-    pairs = itertools.product(sorted({*settings.models, NONE}), sorted(self.trial.methods))
-    fit_ids = {pair: self.trial.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
-    at = {None: ''} | {step: f'-step{step}' for step in settings.checkpoints}
-    return {
-      Name(task, model, method, step): directory / f'{model}-{method}-{fit_id}{at[step]}-task{task}.json'
-      for task in range(settings.tasks_per_trial)
-      for (model, method), fit_id in fit_ids.items()
-      for step in (settings.checkpoints if model == 'bert' and settings.checkpoints else [None])
-    }
+    for model, method in itertools.product(sorted({*settings.models, NONE}), sorted(self.trial.methods)):
+      if model in METHODS[method].models:
+        stem = f'{model}-{method}-{self.trial.fit_id(model, method)}'
+        for step in (model == 'bert' and settings.checkpoints) or [None]:
+          stems[model, method, step] = stem if step is None else f'{stem}-step{step}'
+    tasks = range(settings.tasks_per_trial)
+    return {Name(task, *fit): directory / f'{stem}-task{task}.json' for task in tasks for fit, stem in stems.items()}
 
   def records(self, reporter: Reporter | None = None) -> dict[Name, Record]:
     """The intact ones of the requested records; other files are ignored.

@@ -89,7 +89,13 @@ def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
   def run(*arguments: P.args, **named: P.kwargs) -> T:
     if num_processes() == 1:
       return function(*arguments, **named)
-    (error, result), *_ = gathered(_outcome(lambda: function(*arguments, **named)) if is_writer() else None)
+    outcome: tuple[str, Any] | None = None
+    if is_writer():
+      try:
+        outcome = '', function(*arguments, **named)
+      except (SettingsError, Lost) as raised:
+        outcome = str(raised), isinstance(raised, Lost)
+    (error, result), *_ = gathered(outcome)
     if error:
       raise Lost(error) if result else SettingsError(error)
     return result
@@ -107,11 +113,3 @@ def gathered(value: Any) -> list[Any]:
   call = client.key_value_increment(f'calls/{state.process_id}', 1)
   client.key_value_set(f'{call}/{state.process_id}', json.dumps(value))
   return [json.loads(client.blocking_key_value_get(f'{call}/{each}', _ALWAYS)) for each in range(count)]
-
-
-def _outcome(look: Callable[[], Any]) -> tuple[str, Any]:
-  """('', result of `look`), or its error in words and whether the lock is lost."""
-  try:
-    return '', look()
-  except (SettingsError, Lost) as error:
-    return str(error), isinstance(error, Lost)

@@ -49,11 +49,19 @@ def _lease(directory: pathlib.Path) -> filelock.SoftFileLease:
 def _acquired(
   lease: filelock.SoftFileLease, directory: pathlib.Path, reporter: Reporter, gives_up: Callable[[], bool]
 ) -> bool:
-  """Wait until this process has the lock, or gives up, which is False."""
+  """Wait until this process has the lock, or gives up, which is False. Raises StorageError if none can be made."""
   if storage.is_object(directory):
     return True
   last, since = None, 0.0
-  while not _try(lease, directory):
+  while True:
+    try:
+      directory.mkdir(parents=True, exist_ok=True)
+      lease.acquire(blocking=False)
+      return True
+    except filelock.Timeout:
+      pass
+    except OSError as error:
+      raise storage.not_written(directory / NAME, error) from error
     if gives_up() or signals.is_stopping():
       return False
     if last is None:
@@ -65,19 +73,6 @@ def _acquired(
     elif time.monotonic() - since > _MOST_SILENCE:
       lease.break_lock()
     time.sleep(0.5)
-  return True
-
-
-def _try(lease: filelock.SoftFileLease, directory: pathlib.Path) -> bool:
-  """Try to take the lock without waiting; True if this process has it now. Raises StorageError if none can be made."""
-  try:
-    directory.mkdir(parents=True, exist_ok=True)
-    lease.acquire(blocking=False)
-  except filelock.Timeout:
-    return False
-  except OSError as error:
-    raise storage.not_written(directory / NAME, error) from error
-  return True
 
 
 def holder(directory: pathlib.Path) -> str | None:
