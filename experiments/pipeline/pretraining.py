@@ -172,7 +172,8 @@ def _early_params(run: Pretraining, home: Home, step: int, reporter: Reporter) -
   """
   if params := models.load(home.directory, reporter, step):
     return params
-  missing = [each for each in home.early if not files.is_sealed(models.place(home.directory, each))]
+  # Checksums are written last.
+  missing = [each for each in home.early if not (models.place(home.directory, each) / files.CHECKSUMS).exists()]
   for each, params in params_along(run, missing, reporter):
     _write_early(home, each, params)
     if each == step:

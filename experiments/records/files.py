@@ -187,11 +187,6 @@ def write_checksums(folder: pathlib.Path, of: str) -> None:
   write_sealed(folder / CHECKSUMS, {'of': of, 'files': digests})
 
 
-def is_sealed(folder: pathlib.Path) -> bool:
-  """True if a folder has its checksums, which are written last."""
-  return (folder / CHECKSUMS).exists()
-
-
 def is_intact(folder: pathlib.Path, of: str, reporter: Reporter) -> bool:
   """True for a sealed folder with the files of its checksums; a corrupt one is set aside."""
   return bool(intact(lambda: _checked(folder, of), reporter, folder))
