@@ -266,7 +266,7 @@ def _trained(run: Pretraining, home: Home, reporter: Reporter) -> tuple[TrainSta
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   init, key_params, on_corpus = program(run)
   shapes = jax.eval_shape(init, key_params)
-  like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
+  like = jax.tree.map(lambda x, place: x.update(sharding=place), shapes, sharding.state_shardings(run.mesh, shapes))
   rows = distributed.in_process_0(files.intact_json_lines)(home.directory / _METRICS, reporter)
   if not rows:
     # Metrics that are lost are measured anew from the start.

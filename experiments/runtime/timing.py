@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-# The events by which JAX tells of tracing, lowering and compiling: a scalar at the start, a duration at the end.
-_COMPILING = '/jax/core/compile/'
+# The event by which JAX tells at the end how long it has compiled.
+_COMPILED = '/jax/core/compile/backend_compile_duration'
 _COMPILE, _REST = 'compile', 'the rest'
 
 
@@ -49,24 +49,17 @@ class Clock:
 
   @contextlib.contextmanager
   def counting_compilation(self) -> Iterator[None]:
-    """Count the tracing, lowering and compiling as `compile`, in any phase; reading their cache counts too."""
-    # A traced function may call another one that is compiled, so that starts and ends nest.
-    outer = list[str]()
-
-    def start(event: str, value: float, **_: Any) -> None:
-      if event.startswith(_COMPILING):
-        outer.append(self._enter(_COMPILE))
+    """Count compiling as `compile`, in any phase; reading a program from its cache counts too."""
 
     def end(event: str, duration_secs: float, **_: Any) -> None:
-      if event.startswith(_COMPILING) and outer:
-        self._enter(outer.pop())
+      if event == _COMPILED:
+        self._spent[_COMPILE] += duration_secs
+        self._spent[self._phase] -= duration_secs
 
-    jax.monitoring.register_scalar_listener(start)
     jax.monitoring.register_event_duration_secs_listener(end)
     try:
       yield
     finally:
-      jax.monitoring.unregister_scalar_listener(start)
       jax.monitoring.unregister_event_duration_listener(end)
 
   def line(self) -> str:
