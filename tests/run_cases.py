@@ -13,7 +13,7 @@ from settings_cases import settings_of
 from experiments import main as main_lib
 from experiments.pipeline import distance, downstream, pretraining, trial as trial_lib
 from experiments.pipeline.job import FrozenModel, Job
-from experiments.records import files, results, trials
+from experiments.records import failures, files, results, trials
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
@@ -115,14 +115,20 @@ def made(workdir):
 def add_record(folder, model='exact', method='head', tasks=(0,), accuracy=0.5):
   """Write records of a trial without tuning anything."""
   outcome = [trials.TunedTask(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
-  with locks.held(folder.directory, 'it', QUIET):
+  with locks.held(folder.directory, QUIET):
     trials.add(folder, model, method, outcome, {'kl_at_mask': 0.0})
+
+
+def add_failure(directory, text):
+  """Write the failure of a unit."""
+  with locks.held(directory, QUIET):
+    failures.write(directory, ValueError(text))
 
 
 def run_trial(folder):
   """Make the missing records of a trial."""
-  with locks.held(folder.directory, 'it', QUIET):
-    trial_lib.run(folder, trials.plan(folder, QUIET), QUIET)
+  with locks.held(folder.directory, QUIET):
+    trial_lib.run(folder, folder.missing(QUIET), QUIET)
 
 
 def lock_elsewhere(directory, process=42, host='node7'):

@@ -14,7 +14,8 @@ import numpy as np
 from experiments.own import data
 from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files, models
-from experiments.runtime import distributed, locks, signals, storage
+from experiments.runtime import distributed, locks, storage
+from experiments.runtime.exit_status import Stopped
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
@@ -130,8 +131,7 @@ def pretrained_params(run: Pretraining, home: Home, reporter: Reporter, step: in
   """
   directory = home.directory
   early = step if step in home.early else None
-  name = f'pretrained model {directory.name}'
-  with locks.held(directory, name, reporter, reporter.clock.is_past) as is_held:
+  with locks.held(directory, reporter, reporter.clock.is_past) as is_held:
     if not is_held:
       raise OutOfTime
     distributed.in_process_0(files.remove_partials)(directory)
@@ -151,7 +151,7 @@ def _last_params(run: Pretraining, home: Home, reporter: Reporter) -> Any:
     bert, params, process = home.given
     models.write(home.directory, tuned_model(bert), params, process, f'# {home.elsewhere}')
     return jax.device_put(params, jax.local_devices()[0])
-  with signals.deferred(), reporter.clock.phase('pretraining'):
+  with reporter.clock.phase('pretraining'):
     state, metrics = _trained(run, home, reporter)
     if int(state.step) == run.fields.num_steps:
       params = params_here(state)
@@ -159,7 +159,6 @@ def _last_params(run: Pretraining, home: Home, reporter: Reporter) -> Any:
       card = f'# BERT {home.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
       models.write(home.directory, home.model, params, home.process, card)
       return params
-  # A signal comes first.
   reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
   raise OutOfTime
 
@@ -172,7 +171,8 @@ def _early_params(run: Pretraining, home: Home, step: int, reporter: Reporter) -
   """
   if params := models.load(home.directory, reporter, step):
     return params
-  missing = [each for each in home.early if not files.is_sealed(models.place(home.directory, each))]
+  # Checksums are written last.
+  missing = [each for each in home.early if not (models.place(home.directory, each) / files.CHECKSUMS).exists()]
   for each, params in params_along(run, missing, reporter):
     _write_early(home, each, params)
     if each == step:
@@ -265,7 +265,7 @@ def _trained(run: Pretraining, home: Home, reporter: Reporter) -> tuple[TrainSta
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
   init, key_params, on_corpus = program(run)
   shapes = jax.eval_shape(init, key_params)
-  like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(run.mesh, shapes))
+  like = jax.tree.map(lambda x, place: x.update(sharding=place), shapes, sharding.state_shardings(run.mesh, shapes))
   rows = distributed.in_process_0(files.intact_json_lines)(home.directory / _METRICS, reporter)
   if not rows:
     # Metrics that are lost are measured anew from the start.
@@ -294,7 +294,7 @@ def train(
 ) -> TrainState:
   """Train on from a state and its metrics, while measuring, reporting and saving checkpoints.
 
-  Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
+  Returns the last state, or that of the first checkpoint past the time budget. Raises Stopped after a checkpoint.
   """
   p, start = run.fields, int(state.step)
   if not metrics:
@@ -306,12 +306,16 @@ def train(
       if step % p.measure_every == 0 or step == p.num_steps:
         _measure(home, state, metrics, reporter, train_loss=loss)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-      is_stopping = bool(signals.all_stopping())
-      is_kept = is_stopping or step % p.checkpoint_every == 0 or step in (*home.early, p.num_steps)
-      if is_kept:
-        _save(home, step, state)
-      advance(step, note)
-      if is_stopping or (is_kept and distributed.in_process_0(reporter.clock.is_past)()):
+      is_kept = step % p.checkpoint_every == 0 or step in (*home.early, p.num_steps)
+      try:
+        advance(step, note)
+      except Stopped:
+        is_kept = True
+        raise
+      finally:
+        if is_kept:
+          _save(home, step, state)
+      if is_kept and distributed.in_process_0(reporter.clock.is_past)():
         break
   return state
 

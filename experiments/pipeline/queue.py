@@ -2,13 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-import enum
 import pathlib
 from typing import Any, NamedTuple
 
 from experiments.records import failures, results
-from experiments.records.failures import Failure
-from experiments.runtime import cache, distributed, exit_status, locks
+from experiments.runtime import cache, distributed, exit_status, locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import Ended
 
@@ -32,20 +30,12 @@ class Unit(NamedTuple):
 
 
 class UnitsFailed(exit_status.RunError):
-  """Units have failed; the text names them and what is left."""
+  """Units have failed: their sentences, their exit statuses, and what is left."""
 
-  def __init__(self, failed: list[Failure], left: str | None):
-    super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
-    statuses = {failure.status for failure in failed}
+  def __init__(self, failed: dict[str, int], left: str | None):
+    super().__init__('; '.join([*failed, left or 'all others are finished']))
+    statuses = {*failed.values()}
     self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
-
-
-class End(enum.Enum):
-  """The end of an attempt at a unit that did not fail."""
-
-  COMPLETE = 'nothing was missing'
-  RUN = 'this process worked on what was missing'
-  LOCKED = 'another process works on it'
 
 
 def run(
@@ -60,8 +50,7 @@ def run(
   `finished` returns settings with their records, and that sentence. Each of several runs merges, so that the last to
   end has all. Raises UnitsFailed after the merge.
   """
-  lock_of_merge = workdir, 'the merge of records', reporter
-  with locks.held(*lock_of_merge):
+  with locks.held(workdir, reporter):
     distributed.in_process_0(results.begin)(workdir, grid)
   failed = fill(units, reporter)
 
@@ -73,76 +62,63 @@ def run(
       results.write(workdir, runs, reporter)
     return left
 
-  with locks.held(*lock_of_merge):
+  with locks.held(workdir, reporter):
     left = merge()
   if failed:
     raise UnitsFailed(failed, left)
   return left
 
 
-def fill(units: Sequence[Unit], reporter: Reporter) -> list[Failure]:
+def fill(units: Sequence[Unit], reporter: Reporter) -> dict[str, int]:
   """Make units until all are done or the budget ends; return the failures, each of which stops no other unit.
 
   Units locked by another process are tried last, after a wait. The budget, however short, ends no earlier than after
   one more checkpoint or unit.
   """
-  is_past, at_once = reporter.clock.is_past, lambda: True
-  failed, queue = list[Failure](), deque((index, False) for index in range(len(units)))
+  is_past = reporter.clock.is_past
+  failed, queue = dict[str, int](), deque((index, False) for index in range(len(units)))
   while queue:
     index, waits = queue.popleft()
+    unit, has_worked = units[index], waits
+    signals.raise_if_stopped()
     cache.drop_programs_near_limit()
-    with reporter.part(index + 1, len(units), units[index].name):
-      end = _attempt(units[index], is_past if waits else at_once, reporter)
-    if isinstance(end, Failure):
-      failed.append(end)
-    if end is End.LOCKED:
-      queue.append((index, True))
-    has_taken_time = waits or end not in (End.COMPLETE, End.LOCKED)
-    if has_taken_time and distributed.in_process_0(is_past)():
+    with reporter.part(index + 1, len(units), unit.name):
+      try:
+        with locks.held(unit.directory, reporter, is_past if waits else lambda: True) as is_held:
+          if is_held:
+            has_worked |= _make(unit, failed, reporter)
+          else:
+            queue.append((index, True))
+      except locks.Lost as lost:
+        reporter.say(str(lost))
+        queue.append((index, True))
+    if has_worked and distributed.in_process_0(is_past)():
       break
   return failed
 
 
-def _attempt(unit: Unit, gives_up: Callable[[], bool], reporter: Reporter) -> End | Failure:
-  """Make a unit under its lock; raise StorageError if no lock can be made."""
-  try:
-    with locks.held(unit.directory, unit.name, reporter, gives_up) as is_held:
-      return _made(unit, reporter) if is_held else End.LOCKED
-  except locks.Lost as lost:
-    reporter.say(str(lost))
-    return End.LOCKED
+def _make(unit: Unit, failed: dict[str, int], reporter: Reporter) -> bool:
+  """Make what is missing of a unit whose lock this process has; return whether anything was. Raises Lost.
 
-
-def _made(unit: Unit, reporter: Reporter) -> End | Failure:
-  """Make a unit whose lock this process has."""
+  A failure is kept on file, and added to `failed`. An error that only one of several processes meets is raised again:
+  the others wait for that one, and end with it.
+  """
   try:
     missing = distributed.in_process_0(unit.missing)(reporter)
     if missing:
       before = reporter.clock.spent()
       unit.make(missing, reporter)
-      distributed.in_process_0(failures.add_time)(unit.directory, reporter.clock.since(before), reporter)
+      distributed.in_process_0(failures.add_time)(unit.directory, reporter.clock.spent() - before, reporter)
   except (locks.Lost, Ended):
     raise
   except BaseException as error:
     # A user's own model or head may exit or interrupt.
-    return _failure(unit, error, reporter)
+    status = exit_status.error_status(error)
+    if distributed.num_processes() > 1 and status == exit_status.FAILED:
+      raise
+    sentence = distributed.in_process_0(failures.write)(unit.directory, error, unit.label)
+    reporter.say(f'failed: {sentence}')
+    failed[f'{unit.name} failed: {sentence}'] = status
+    return True
   distributed.in_process_0(failures.forget)(unit.directory, unit.label)
-  return End.RUN if missing else End.COMPLETE
-
-
-def _failure(unit: Unit, error: BaseException, reporter: Reporter) -> Failure:
-  """Record and report the failure of a unit; raises Lost if another process has its lock by now.
-
-  An error that only one of several processes meets is raised again: the others wait for that one, and end with it.
-  """
-  if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
-    raise error
-
-  @distributed.in_process_0
-  def record() -> Failure:
-    locks.check_held(unit.directory)
-    return failures.write(unit.directory, error, unit.label)
-
-  sentence, status = record()
-  reporter.say(f'failed: {sentence}')
-  return Failure(f'{unit.name} failed: {sentence}', status)
+  return bool(missing)

@@ -9,7 +9,6 @@ import numpy as np
 
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.job import Fitted, Job, stacked
-from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from hmm_jax.tuning import tuner as tuner_lib
 
@@ -115,9 +114,6 @@ def followed(
       if losses is not None:
         advance(done, f'loss {np.asarray(losses).mean():.3f}')
       yield state, losses
-      # Trained arrays are measured and kept first.
-      if done < count:
-        signals.raise_if_stopped()
 
 
 def _at(tree: Any, index: Any) -> Any:

@@ -9,7 +9,7 @@ from experiments.own import data
 from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, queue, trial as trial_lib
 from experiments.pipeline.queue import Unit
-from experiments.records import results, trials as trials_lib
+from experiments.records import results
 from experiments.records.trials import Name, TrialFolder
 from experiments.runtime import distributed
 from experiments.runtime.progress import Reporter
@@ -41,8 +41,8 @@ def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING)
 
 def _unit(number: int, folder: TrialFolder) -> Unit:
   """A trial as a unit of work."""
-  missing, make = functools.partial(trials_lib.plan, folder), functools.partial(_make, folder)
-  return Unit(folder.directory, f'trial {number} ({folder.trial})', missing, make, folder.trial.label)
+  name, make = f'trial {number} ({folder.trial})', functools.partial(_make, folder)
+  return Unit(folder.directory, name, folder.missing, make, folder.trial.label)
 
 
 def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
@@ -53,10 +53,13 @@ def _make(folder: TrialFolder, missing: list[list], reporter: Reporter) -> None:
 
 def _finished(grid: Sequence[Settings], made: Sequence[TrialFolder]) -> tuple[results.Runs, str | None]:
   """The records of the finished trials of each settings, by point, and a sentence if some are not finished."""
-  finished = [folder for folder in made if not folder.missing()]
-  runs = results.Runs()
+  runs, count = results.Runs(), 0
   for settings in grid:
-    mine = [folder for folder in finished if folder.trial.settings is settings]
-    mine.sort(key=lambda folder: folder.trial.point.order)
-    runs.append((settings, [record for folder in mine for record in folder.records().values()]))
-  return runs, None if len(finished) == len(made) else f'{len(finished)} of {len(made)} trials are finished'
+    rows = list[results.Record]()
+    mine = [folder for folder in made if folder.trial.settings is settings]
+    for folder in sorted(mine, key=lambda folder: folder.trial.point.order):
+      if not folder.missing():
+        count += 1
+        rows += folder.records().values()
+    runs.append((settings, rows))
+  return runs, None if count == len(made) else f'{count} of {len(made)} trials are finished'

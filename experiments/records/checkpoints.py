@@ -3,7 +3,6 @@
 import pathlib
 from typing import Any
 
-import jax
 import orbax.checkpoint as ocp
 
 from experiments.records import files
@@ -77,11 +76,6 @@ def _newest(directory: pathlib.Path, reporter: Reporter) -> int | None:
 def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a folder there, from the newest on."""
   return sorted((int(path.name) for path in files.entries(directory) if path.name.isdigit()), reverse=True)
-
-
-def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:
-  """The shapes of `tree` with `sharding`, as `restore` needs them."""
-  return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
 def _address(folder: pathlib.Path) -> pathlib.Path:

@@ -1,13 +1,14 @@
 """The time of a unit of work, on file beside its records, and its failure until it is done."""
 
-import contextlib
+from collections.abc import Mapping
 import datetime
 import pathlib
+import textwrap
 import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.records import files
-from experiments.runtime import exit_status, locks, storage
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 
 FILE_NAME = 'failed.json'
@@ -16,48 +17,27 @@ FILE_OF_TIME = 'timing.jsonl'
 _LONGEST = 300
 
 
-class Failure(NamedTuple):
-  """The failure of a unit: its message and exit status."""
+def write(directory: pathlib.Path, error: BaseException, label: str = '') -> str:
+  """Write the failure of a unit to file, with traceback and time, and return its sentence; raise Lost.
 
-  sentence: str
-  status: int
-
-
-def write(directory: pathlib.Path, error: BaseException, label: str = '') -> Failure:
-  """Write the failure of a unit to file: sentence, traceback and time.
-
-  Trials of several settings may share a directory; `label` tells them apart. If the file cannot be written, the
-  sentence says so too.
+  Trials of several settings may share a directory; `label` tells them apart.
   """
-  status = exit_status.error_status(error)
-  line = str(error).strip().partition('\n')[0] or 'no message'
-  if status == exit_status.FAILED and not isinstance(error, storage.StorageError):
-    # It was not written for the user.
-    line = f'{type(error).__name__}: {line}'
-  failure = Failure(line[:_LONGEST], status)
+  locks.check_held(directory)
+  sentence = textwrap.shorten(f'{type(error).__name__}: {error}', _LONGEST)
   row = {
-    'error': failure.sentence,
+    'error': sentence,
     'when': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
     'traceback': ''.join(traceback.format_exception(error)),
     'label': label,
   }
-  try:
-    files.write_sealed(directory / FILE_NAME, row)
-  except OSError as other:
-    return failure._replace(sentence=f'{failure.sentence} ({other})')
-  return failure
+  files.write_sealed(directory / FILE_NAME, row)
+  return sentence
 
 
 def read(directory: pathlib.Path, label: str | None = '') -> dict[str, Any] | None:
-  """The failure of a unit of this label, None meaning any; None if it has none."""
-  try:
-    failure = files.read_sealed(directory / FILE_NAME)
-  except FileNotFoundError:
-    return None
-  except files.Corrupt:
-    # The unit has failed, for an unknown reason.
-    return {'error': f'{FILE_NAME} cannot be read', 'when': 'an unknown time'}
-  return failure if label in (None, failure['label']) else None
+  """The failure of a unit of this label, None meaning any; None if it has none on file that is intact."""
+  failure = files.intact(lambda: files.read_sealed(directory / FILE_NAME), None)
+  return failure if failure and label in (None, failure['label']) else None
 
 
 def forget(directory: pathlib.Path, label: str = '') -> None:
@@ -66,19 +46,18 @@ def forget(directory: pathlib.Path, label: str = '') -> None:
     (directory / FILE_NAME).unlink()
 
 
-def add_time(directory: pathlib.Path, spent: dict[str, float], reporter: Reporter) -> None:
+def add_time(directory: pathlib.Path, spent: Mapping[str, float], reporter: Reporter) -> None:
   """Add the wall seconds of each phase to the directory of a unit; raise Lost."""
   locks.check_held(directory)
   path = directory / FILE_OF_TIME
-  files.write_json_lines(path, [*files.intact_json_lines(path, reporter), {'wall_seconds': spent}])
+  rounded = {name: round(seconds, 3) for name, seconds in spent.items()}
+  files.write_json_lines(path, [*files.intact_json_lines(path, reporter), {'wall_seconds': rounded}])
 
 
 def seconds(folder: pathlib.Path) -> dict[str, float]:
-  """The wall seconds of each unit in a folder by its id, over all runs that worked on it; no corrupt one."""
-  spent: dict[str, float] = {}
+  """The wall seconds of each unit in a folder by its id, over all runs that worked on it."""
+  spent = dict[str, float]()
   for directory in files.entries(folder):
-    # Nothing is renamed here: the reader may not hold the lock.
-    with contextlib.suppress(files.Corrupt):
-      rows = files.read_json_lines(directory / FILE_OF_TIME)
-      spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
+    rows = files.intact_json_lines(directory / FILE_OF_TIME)
+    spent[directory.name] = sum(sum(row['wall_seconds'].values()) for row in rows)
   return spent

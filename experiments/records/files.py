@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from experiments.runtime.progress import Reporter
-from experiments.runtime.storage import is_object, not_written, reason
+from experiments.runtime.storage import is_object, not_written
 from experiments.settings.fields import SettingsError
 from hmm_jax.distributions.files import check_bytes, open_regular, read_archive
 
@@ -93,15 +93,15 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
 
 
-def intact_json_lines(path: pathlib.Path, reporter: Reporter) -> list[dict[str, Any]]:
-  """The rows of a file; a corrupt one is set aside and counts as empty."""
+def intact_json_lines(path: pathlib.Path, reporter: Reporter | None = None) -> list[dict[str, Any]]:
+  """The rows of a file; a corrupt one counts as empty, and is renamed as `intact` does."""
   return intact(lambda: read_json_lines(path), reporter, path) or []
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none if it does not exist. Raises Corrupt if it is corrupt."""
   try:
-    rows = [_parsed(line.decode()) for line in read_bytes(path).splitlines()]
+    rows = [json.loads(line) for line in read_bytes(path).splitlines()]
   except FileNotFoundError:
     return []
   except (OSError, ValueError):
@@ -112,17 +112,8 @@ def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def read_json(path: pathlib.Path) -> Any:
-  """The value in a JSON file; raises ValueError if it is larger than MOST_JSON or nested too deep."""
-  return _parsed(read_bytes(path).decode())
-
-
-def _parsed(text: str) -> Any:
-  """The value of JSON; raises ValueError for any other text."""
-  try:
-    return json.loads(text)
-  # Which brackets a thousand deep raise, and which is no ValueError.
-  except RecursionError:
-    raise ValueError('JSON is nested too deeply')
+  """The value in a JSON file; raises ValueError if it is larger than MOST_JSON or no JSON."""
+  return json.loads(read_bytes(path))
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
@@ -192,17 +183,8 @@ def _seal(content: dict[str, Any]) -> str:
 
 def write_checksums(folder: pathlib.Path, of: str) -> None:
   """Write the SHA-256 of each file of a folder into it, with the name of what it belongs to."""
-  write_sealed(folder / CHECKSUMS, {'of': of, 'files': _digests(folder)})
-
-
-def _digests(folder: pathlib.Path) -> dict[str, str]:
-  """The SHA-256 of each file of a folder, except that of the checksums themselves."""
-  return {name: digest(path) for name, path in tree(folder).items() if name != CHECKSUMS}
-
-
-def is_sealed(folder: pathlib.Path) -> bool:
-  """True if a folder has its checksums, which are written last."""
-  return (folder / CHECKSUMS).exists()
+  digests = {name: digest(path) for name, path in tree(folder).items() if name != CHECKSUMS}
+  write_sealed(folder / CHECKSUMS, {'of': of, 'files': digests})
 
 
 def is_intact(folder: pathlib.Path, of: str, reporter: Reporter) -> bool:
@@ -215,29 +197,33 @@ def _checked(folder: pathlib.Path, of: str) -> dict[str, Any]:
   recorded = read_sealed(folder / CHECKSUMS)
   if recorded['of'] != of:
     raise Corrupt(f'it belongs to model {recorded["of"]}')
-  try:
-    digests = _digests(folder)
-  except (OSError, ValueError) as error:
-    raise Corrupt(f'a file cannot be read ({reason(error)})')
   # A file that somebody has put there is no fault.
   for name, expected in recorded['files'].items():
-    if digests.get(name) != expected:
-      raise Corrupt(f'{name} failed its checksum or is missing')
+    check_digest(folder / name, expected)
   return recorded
 
 
-def intact(read: Callable[[], T], reporter: Reporter, *paths: pathlib.Path) -> T | None:
+def check_digest(path: pathlib.Path, expected: str) -> None:
+  """Raise Corrupt unless a file is there and has this SHA-256."""
+  with contextlib.suppress(OSError, ValueError):
+    if digest(path) == expected:
+      return
+  raise Corrupt(f'{path.name} failed its checksum or is missing')
+
+
+def intact(read: Callable[[], T], reporter: Reporter | None, *paths: pathlib.Path) -> T | None:
   """The result of `read`, a file of `paths`; None if there is none, or it is Corrupt.
 
-  Then they are renamed, and this is said; the caller holds the lock of what they belong to.
+  With a reporter they are renamed then, and this is said; the caller holds the lock of what they belong to.
   """
   try:
     return read()
   except FileNotFoundError:
     return None
   except Corrupt as error:
-    renamed = [_rename_corrupt(path) for path in paths if path.exists()]
-    reporter.say(f'{paths[0]}: {error}; renamed to {renamed[0]}')
+    if reporter:
+      renamed = [_rename_corrupt(path) for path in paths if path.exists()]
+      reporter.say(f'{paths[0]}: {error}; renamed to {renamed[0]}')
     return None
 
 

@@ -136,15 +136,12 @@ def _on_file(workdir: pathlib.Path) -> list[Record]:
   valid = f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
   try:
     content = files.read_json(path)
+    every = [content, *content.pop(_OTHERS, [])]
+    version, *_ = [one.pop(_VERSION, 1) for one in every]
   except FileNotFoundError:
     return []
-  except (IsADirectoryError, ValueError):
-    content = None
-  others = content.pop(_OTHERS, []) if isinstance(content, dict) else []
-  every: list[Any] = [content, *others] if isinstance(others, list) else [None]
-  if not all(isinstance(one, dict) for one in every):
+  except (IsADirectoryError, AttributeError, TypeError, ValueError):
     raise files.Corrupt(f'{path} is damaged; valid are {valid}')
-  version = every[0].pop(_VERSION, 1)
   require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
   return every
 
@@ -164,11 +161,11 @@ def other_settings(workdir: pathlib.Path, grid: Sequence[Any]) -> str | None:
   """A sentence on settings on record in a writable folder that differ; raises as `check_recorded` does."""
   storage.check_writable(workdir, '--workdir')
   check_recorded(workdir, grid[0])
-  asked = set(map(lists.asking, grid))
-  before = [settings for asking, settings in on_record(workdir, grid[0]).items() if asking not in asked]
-  differing = [lists.text(point) for point in lists.points([*before, *grid])[: len(before)] if point]
-  shown = 'results.jsonl has these too'
-  return f'{workdir} holds records with other settings: {"; ".join(differing)}; {shown}' if differing else None
+  asked = {lists.asking(settings): settings for settings in grid}
+  every = on_record(workdir, grid[0]) | asked
+  points = zip(every, lists.points([*every.values()]))
+  others = '; '.join(lists.text(point) for asking, point in points if point and asking not in asked)
+  return f'{workdir} holds records with other settings: {others}; results.jsonl has these too' if others else None
 
 
 def values(configs: Sequence[Record]) -> dict[str, list[str]]:

@@ -7,8 +7,6 @@ from experiments.records.trials import TrialFolder
 from experiments.runtime import locks
 from experiments.settings.fields import printable
 
-STATES = ('done', 'running', 'stale', 'failed', 'missing')
-
 
 def text(folders: list[TrialFolder]) -> str:
   """A line for each trial, its number, id, name and state, and one that counts them."""
@@ -18,12 +16,12 @@ def text(folders: list[TrialFolder]) -> str:
     for number, (folder, words) in enumerate(zip(folders, states))
   ]
   counts = Counter(words.split()[0] for words in states)
-  total = ', '.join(f'{counts[what]} {what}' for what in STATES)
+  total = ', '.join(f'{count} {what}' for what, count in counts.items())
   return '\n'.join([*lines, f'{len(folders)} trials: {total}\n'])
 
 
 def state(folder: TrialFolder) -> str:
-  """The state of a trial, one of STATES, with details: who runs it, why it failed, how many records are missing.
+  """The state of a trial: done, running, stale, failed or missing, with details.
 
   A trial is stale if its lock was not renewed within the lease, or names a process of this host that is gone: the next
   run takes it over. A process of another host that was killed within the lease still counts as running.

@@ -1,7 +1,6 @@
 """The files of a trial: which records are asked for, which are on file, and adding records with their tuned arrays."""
 
 from collections.abc import Mapping
-import contextlib
 import functools
 import itertools
 import pathlib
@@ -57,61 +56,49 @@ class TrialFolder(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     settings, directory = self.trial.settings, self.directory
+    stems = dict[tuple[str, str, int | None], str]()
     # Methods that need no model have NONE.
-    pairs = itertools.product(sorted({*settings.models, NONE}), sorted(self.trial.methods))
-    fit_ids = {pair: self.trial.fit_id(*pair) for pair in pairs if pair[0] in METHODS[pair[1]].models}
-    at = {None: ''} | {step: f'-step{step}' for step in settings.checkpoints}
-    return {
-      Name(task, model, method, step): directory / f'{model}-{method}-{fit_id}{at[step]}-task{task}.json'
-      for task in range(settings.tasks_per_trial)
-      for (model, method), fit_id in fit_ids.items()
-      for step in (settings.checkpoints if model == 'bert' and settings.checkpoints else [None])
-    }
+    for model, method in itertools.product(sorted({*settings.models, NONE}), sorted(self.trial.methods)):
+      if model in METHODS[method].models:
+        stem = f'{model}-{method}-{self.trial.fit_id(model, method)}'
+        for step in (model == 'bert' and settings.checkpoints) or [None]:
+          stems[model, method, step] = stem if step is None else f'{stem}-step{step}'
+    tasks = range(settings.tasks_per_trial)
+    return {Name(task, *fit): directory / f'{stem}-task{task}.json' for task in tasks for fit, stem in stems.items()}
 
-  def records(self) -> dict[Name, Record]:
-    """The requested records that exist and parse, by task, model, method and step; other files are ignored."""
+  def records(self, reporter: Reporter | None = None) -> dict[Name, Record]:
+    """The intact ones of the requested records; other files are ignored.
+
+    With a reporter their arrays have to be intact too, and what is corrupt is renamed, as `files.intact` does.
+    """
     intact = {}
     for name, path in self.paths().items():
-      # Nothing is renamed here: the reader may not hold the lock.
-      with contextlib.suppress(OSError, files.Corrupt):
-        intact[name] = _read(path, name, self.trial.id)
-        # The checksum of the arrays belongs to the file, not to the results.
-        del intact[name][_ARRAYS]
+      arrays = path.with_suffix('.npz')
+      read = functools.partial(_read, path, name, self.trial.id, arrays if reporter else None)
+      if record := files.intact(read, reporter, path, arrays):
+        intact[name] = record
     return intact
 
-  def missing(self) -> set[Name]:
-    """The requested names without a record that parses."""
-    return self.paths().keys() - self.records().keys()
+  def missing(self, reporter: Reporter | None = None) -> list[Name]:
+    """The requested names without an intact record."""
+    records = self.records(reporter)
+    return [name for name in self.paths() if name not in records]
 
 
-def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
-  """A record. Raises FileNotFoundError if there is none, and Corrupt if it failed its checksum or belongs to another
-  trial."""
+def _read(path: pathlib.Path, name: Name, trial_id: str, arrays: pathlib.Path | None) -> Record:
+  """A record without the checksum of its arrays.
+
+  Raises FileNotFoundError if there is none, and Corrupt if it or its arrays, if given, failed their checksum, or if it
+  belongs to another trial.
+  """
   record = files.read_sealed(path)
   # A record without a step does not say so.
   if not {**name._asdict(), 'trial_id': trial_id}.items() <= {'step': None, **record}.items():
     raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')
+  digest = record.pop(_ARRAYS)
+  if arrays:
+    files.check_digest(arrays, digest)
   return record
-
-
-def plan(folder: TrialFolder, reporter: Reporter) -> list[Name]:
-  """The requested names without an intact record, each of which is read once; the caller holds the trial's lock.
-
-  A corrupt record or array is reported, and both are renamed.
-  """
-
-  def read(name: Name, path: pathlib.Path, arrays: pathlib.Path) -> Record:
-    record = _read(path, name, folder.trial.id)
-    if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
-      raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
-    return record
-
-  missing = []
-  for name, path in folder.paths().items():
-    both = path, path.with_suffix('.npz')
-    if not files.intact(functools.partial(read, name, *both), reporter, *both):
-      missing.append(name)
-  return missing
 
 
 class TunedTask(NamedTuple):

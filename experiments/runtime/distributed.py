@@ -89,11 +89,13 @@ def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
   def run(*arguments: P.args, **named: P.kwargs) -> T:
     if num_processes() == 1:
       return function(*arguments, **named)
-    # Each process counts its calls; they take the same branches, so that the numbers agree.
-    key = f'shared/{_client().key_value_increment(f"calls/{jax_distributed.global_state.process_id}", 1)}'
+    outcome: tuple[str, Any] | None = None
     if is_writer():
-      _client().key_value_set(key, json.dumps(_outcome(lambda: function(*arguments, **named))))
-    error, result = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
+      try:
+        outcome = '', function(*arguments, **named)
+      except (SettingsError, Lost) as raised:
+        outcome = str(raised), isinstance(raised, Lost)
+    (error, result), *_ = gathered(outcome)
     if error:
       raise Lost(error) if result else SettingsError(error)
     return result
@@ -101,24 +103,13 @@ def in_process_0(function: Callable[P, T]) -> Callable[P, T]:
   return run
 
 
-def post(number: int) -> None:
-  """Leave the number of a signal for process 0, which finds it by `posted`; does not wait. Process 0 leaves none."""
-  if not is_writer():
-    _client().key_value_set(f'posted/{jax_distributed.global_state.process_id}', str(number), allow_overwrite=True)
-
-
-def posted() -> list[int]:
-  """The numbers that other processes have posted so far."""
-  return [int(text) for _, text in _client().key_value_dir_get('posted/')] if num_processes() > 1 else []
-
-
-def _client() -> Any:
-  return jax_distributed.global_state.client
-
-
-def _outcome(look: Callable[[], Any]) -> tuple[str, Any]:
-  """('', result of `look`), or its error in words and whether the lock is lost."""
-  try:
-    return '', look()
-  except (SettingsError, Lost) as error:
-    return str(error), isinstance(error, Lost)
+def gathered(value: Any) -> list[Any]:
+  """The values of all processes, by their numbers, as JSON has them; every process must make each call, in order."""
+  state, count = jax_distributed.global_state, num_processes()
+  client: Any = state.client
+  if count == 1:
+    return [value]
+  # Each process counts its calls; they take the same branches, so that the numbers agree.
+  call = client.key_value_increment(f'calls/{state.process_id}', 1)
+  client.key_value_set(f'{call}/{state.process_id}', json.dumps(value))
+  return [json.loads(client.blocking_key_value_get(f'{call}/{each}', _ALWAYS)) for each in range(count)]

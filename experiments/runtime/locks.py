@@ -25,14 +25,14 @@ _MOST_SILENCE = 1.5 * LEASE
 
 
 @contextlib.contextmanager
-def held(directory: pathlib.Path, name: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
-  """Hold the lock on a directory, called `name` in messages, in process 0 for all; yield True if it is held.
+def held(directory: pathlib.Path, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
+  """Hold the lock on a directory, in process 0 for all; yield True if it is held.
 
   If another process has it, wait until `gives_up`. Raises Stopped, and StorageError if no lock can be made.
   """
   lease = _lease(directory)
   try:
-    is_held = distributed.in_process_0(_acquired)(lease, directory, name, reporter, gives_up)
+    is_held = distributed.in_process_0(_acquired)(lease, directory, reporter, gives_up)
     # A run that received a signal while it waited stops here, before it takes up other work.
     if not is_held:
       signals.raise_if_stopped()
@@ -47,17 +47,25 @@ def _lease(directory: pathlib.Path) -> filelock.SoftFileLease:
 
 
 def _acquired(
-  lease: filelock.SoftFileLease, directory: pathlib.Path, name: str, reporter: Reporter, gives_up: Callable[[], bool]
+  lease: filelock.SoftFileLease, directory: pathlib.Path, reporter: Reporter, gives_up: Callable[[], bool]
 ) -> bool:
-  """Wait until this process has the lock, or gives up, which is False."""
+  """Wait until this process has the lock, or gives up, which is False. Raises StorageError if none can be made."""
   if storage.is_object(directory):
     return True
   last, since = None, 0.0
-  while not _try(lease, directory):
+  while True:
+    try:
+      directory.mkdir(parents=True, exist_ok=True)
+      lease.acquire(blocking=False)
+      return True
+    except filelock.Timeout:
+      pass
+    except OSError as error:
+      raise storage.not_written(directory / NAME, error) from error
     if gives_up() or signals.is_stopping():
       return False
     if last is None:
-      reporter.say(f'waiting for {name}: locked by {holder(directory) or "an unknown process"}')
+      reporter.say(f'waiting for {directory}: locked by {holder(directory) or "an unknown process"}')
     # Only a change of the time counts, since the clock of another machine may be years off.
     now = renewed(directory)
     if now != last:
@@ -65,19 +73,6 @@ def _acquired(
     elif time.monotonic() - since > _MOST_SILENCE:
       lease.break_lock()
     time.sleep(0.5)
-  return True
-
-
-def _try(lease: filelock.SoftFileLease, directory: pathlib.Path) -> bool:
-  """Try to take the lock without waiting; True if this process has it now. Raises StorageError if none can be made."""
-  try:
-    directory.mkdir(parents=True, exist_ok=True)
-    lease.acquire(blocking=False)
-  except filelock.Timeout:
-    return False
-  except OSError as error:
-    raise storage.not_written(directory / NAME, error) from error
-  return True
 
 
 def holder(directory: pathlib.Path) -> str | None:
@@ -92,15 +87,13 @@ def is_stale(directory: pathlib.Path) -> bool:
   if time.time() - (renewed(directory) or 0.0) > LEASE:
     return True
   owner = _lease(directory).owner
-  if owner and owner.hostname == socket.gethostname():
-    try:
-      # Signal 0 only asks.
-      os.kill(owner.pid, 0)
-    except ProcessLookupError:
-      return True
-    except PermissionError:
-      # It is another user's.
-      return False
+  if not owner or owner.hostname != socket.gethostname():
+    return False
+  try:
+    # Signal 0 only asks; a process of another user refuses it.
+    os.kill(owner.pid, 0)
+  except OSError as error:
+    return isinstance(error, ProcessLookupError)
   return False
 
 

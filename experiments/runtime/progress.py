@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from experiments.runtime import storage
+from experiments.runtime import signals, storage
 from experiments.runtime.timing import Clock
 from experiments.settings.fields import Ended, printable
 
@@ -57,7 +57,10 @@ class Reporter:
 
   @contextlib.contextmanager
   def track(self, name: str, total: int, start: int = 0) -> Iterator[Advance]:
-    """Report progress of `total` units, of which `start` are done: at the start, each ten seconds and at the end."""
+    """Report progress of `total` units, of which `start` are done: at the start, each ten seconds and at the end.
+
+    Each report but that of the end raises Stopped if the run has received a signal; all processes make it.
+    """
     begun = last = time.monotonic()
     self.say(f'{name} {start}/{total}, {_BEGINS}')
 
@@ -68,5 +71,7 @@ class Reporter:
         left = (now - begun) / max(done - start, 1) * (total - done)
         self.say(f'{name} {done}/{total}, {left:.0f} s left, {note}')
         last = now
+      if done < total:
+        signals.raise_if_stopped()
 
     yield advance

@@ -46,12 +46,16 @@ def is_object(path: pathlib.Path) -> bool:
 def usable(directory: pathlib.Path, name: str) -> Iterator[None]:
   """Raise SettingsError, which calls the directory `name`, if the block cannot use it.
 
-  A file stands there, the folder is not ours, or the library of the object store is missing.
+  A file stands there, or the folder is not ours. Clients of object stores raise unrelated classes without a library, an
+  account, a network or a bucket.
   """
   try:
     yield
-  except (OSError, ImportError) as error:
-    raise SettingsError(f'{name} is {str(directory)!r}; valid is a writable directory ({reason(error)})')
+  except SettingsError:
+    raise
+  except Exception as error:
+    why = f'{type(error).__name__}: {reason(error)}'
+    raise SettingsError(f'{name} is {str(directory)!r}; valid is a writable directory ({why})')
 
 
 def check_writable(directory: pathlib.Path, name: str) -> None:
@@ -60,17 +64,15 @@ def check_writable(directory: pathlib.Path, name: str) -> None:
   It tries the directory itself or, if there is none yet, its nearest existing parent.
   """
   with usable(directory, name):
-    if not is_object(directory):
-      tempfile.TemporaryFile(dir=_standing(directory)).close()
-      return
-    probe = directory / '.probe'
-    try:
+    if is_object(directory):
+      probe = directory / '.probe'
       probe.write_bytes(b'')
       # Another run may try the same.
       probe.unlink(missing_ok=True)
-    except Exception as error:
-      # Clients raise unrelated classes without a library, an account, a network or a bucket.
-      raise OSError(f'{type(error).__name__}: {error}')
+    else:
+      whole = directory.absolute()
+      standing = next(parent for parent in (whole, *whole.parents) if parent.exists())
+      tempfile.TemporaryFile(dir=standing).close()
 
 
 def not_written(path: pathlib.Path, error: Exception) -> StorageError:
@@ -84,9 +86,3 @@ def reason(error: BaseException) -> str:
   number = re.search(r"os_error_code='(\d+)'", str(error))
   system = os.strerror(int(number[1])) if number else getattr(error, 'strerror', None)
   return textwrap.shorten(system or str(error) or type(error).__name__, _LONGEST_REASON)
-
-
-def _standing(path: pathlib.Path) -> pathlib.Path:
-  """The path, or its nearest existing parent."""
-  whole = path.absolute()
-  return next(parent for parent in (whole, *whole.parents) if parent.exists())

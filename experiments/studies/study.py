@@ -15,7 +15,7 @@ from experiments.analysis.page import content, training
 from experiments.analysis.tables import as_text, Table
 from experiments.pipeline import queue
 from experiments.records import environment, files, frame, results
-from experiments.runtime import locks, signals
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings import lists
 from experiments.settings.fields import SettingsError
@@ -99,35 +99,39 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[..., str | Non
     ]
 
     def finished() -> tuple[results.Runs, None]:
-      rows = list[Row]()
-      # A failed part has no file.
-      with contextlib.suppress(FileNotFoundError):
-        for unit in units:
-          rows += files.read_sealed(unit.directory / _FILE_NAME)['records']
-        return [(settings, rows)], None
-      return [], None
+      every = list[Row]()
+      for unit in units:
+        rows = _records(unit.directory)
+        # A failed part has none.
+        if rows is None:
+          return [], None
+        every += rows
+      return [(settings, every)], None
 
     return queue.run(grid, workdir, units, finished, reporter)
 
   return run
 
 
+def _records(directory: pathlib.Path, reporter: Reporter | None = None) -> list[Row] | None:
+  """The records of a part, as `files.intact` reads them."""
+  path = directory / _FILE_NAME
+  return files.intact(lambda: files.read_sealed(path)['records'], reporter, path)
+
+
 def _unit(directory: pathlib.Path, make: Callable[[Reporter], list[Row]], workdir: pathlib.Path) -> queue.Unit:
   """A part as a unit of work, which writes its records."""
-  path = directory / _FILE_NAME
 
   def missing(reporter: Reporter) -> list[str]:
-    return [] if files.intact(lambda: files.read_sealed(path), reporter, path) else [_FILE_NAME]
+    return [_FILE_NAME] if _records(directory, reporter) is None else []
 
   def made(_: list[str], reporter: Reporter) -> None:
-    # JAX swallows what a handler raises inside its own callbacks.
-    signals.raise_if_stopped()
     with _on_float64_device(), reporter.clock.phase(directory.name):
       rows = make(reporter)
     environment_id = environment.keep(workdir, environment.environment(float64_device()))
     of_all = {'part': directory.name, 'environment': environment_id}
     locks.check_held(directory)
-    files.write_sealed(path, {'records': [{**of_all, **row} for row in rows]})
+    files.write_sealed(directory / _FILE_NAME, {'records': [{**of_all, **row} for row in rows]})
 
   return queue.Unit(directory, f'part {directory.name}', missing, made)
 

@@ -1,7 +1,5 @@
 """Units of work: which is made when, beside another process, and what becomes of the others if one fails."""
 
-from unittest import mock
-
 import pytest
 from run_cases import lock_elsewhere, QUIET
 
@@ -46,7 +44,7 @@ def test_a_unit_that_another_process_works_on_comes_last(units, monkeypatch, end
   some, made, _ = units
   path = lock_elsewhere(some[1].directory)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(path.parent), path.unlink()))
-  assert queue.fill(some, QUIET) == [] and made == order
+  assert not queue.fill(some, QUIET) and made == order
 
 
 def test_a_unit_that_was_taken_over_is_waited_for(units, monkeypatch):
@@ -56,17 +54,17 @@ def test_a_unit_that_was_taken_over_is_waited_for(units, monkeypatch):
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (_write_theirs(path.parent), path.unlink()))
   make = some[1].make
   some[1] = some[1]._replace(make=lambda *words: (lock_elsewhere(path.parent), make(*words)))
-  assert queue.fill(some, QUIET) == [] and made == ['a', 'b', 'c']
+  assert not queue.fill(some, QUIET) and made == ['a', 'b', 'c']
   assert (path.parent / 'record').read_text() == 'theirs'
 
 
 @pytest.mark.parametrize(
   ('error', 'sentence', 'code'),
   [
-    (MemoryError('no room\n  at 0x1'), 'MemoryError: no room', exit_status.FAILED),
-    (nan_guard.Diverged('the loss is inf'), 'the loss is inf', exit_status.DIVERGED),
+    (MemoryError('no room\n  at 0x1'), 'MemoryError: no room at 0x1', exit_status.FAILED),
+    (nan_guard.Diverged('the loss is inf'), 'Diverged: the loss is inf', exit_status.DIVERGED),
     # A user's own model may do this.
-    (KeyboardInterrupt(), 'KeyboardInterrupt: no message', exit_status.FAILED),
+    (KeyboardInterrupt(), 'KeyboardInterrupt:', exit_status.FAILED),
   ],
   ids=['MemoryError', 'Diverged', 'KeyboardInterrupt'],
 )
@@ -74,18 +72,18 @@ def test_a_unit_that_fails_stops_no_other(units, error, sentence, code):
   """It is kept with its traceback, tried again by another run, and then forgotten."""
   some, made, errors = units
   errors['b'] = error
-  assert queue.fill(some, QUIET) == [(f'b failed: {sentence}', code)] and made == ['a', 'b', 'c']
+  assert queue.fill(some, QUIET) == {f'b failed: {sentence}': code} and made == ['a', 'b', 'c']
   kept = failures.read(some[1].directory)
   assert kept['error'] == sentence and 'raise errors[' in kept['traceback']
   errors.clear()
-  assert queue.fill(some, QUIET) == [] and made == ['a', 'b', 'c', 'b']
+  assert not queue.fill(some, QUIET) and made == ['a', 'b', 'c', 'b']
   assert failures.read(some[1].directory) is None
 
 
 @pytest.mark.parametrize(('codes', 'status'), [((3, 3), 3), ((2, 2), 2), ((2, 3), 1)])
 def test_the_exit_status_is_that_of_every_failure(codes, status):
   """The status that all failures share, or else that of any failure."""
-  assert queue.UnitsFailed([failures.Failure('no', code) for code in codes], None).status == status
+  assert queue.UnitsFailed({str(index): code for index, code in enumerate(codes)}, None).status == status
 
 
 @pytest.mark.parametrize(('error', 'processes'), [(signals.Stopped(15), 1), (RuntimeError('alone'), 2)])
@@ -94,8 +92,7 @@ def test_a_stopped_run_begins_no_other_unit(units, monkeypatch, error, processes
   some, made, errors = units
   errors['b'] = error
   monkeypatch.setattr(distributed, 'num_processes', lambda: processes)
-  kept = mock.Mock(key_value_set=lambda _, content: kept.blocking_key_value_get.configure_mock(return_value=content))
-  monkeypatch.setattr(distributed, '_client', lambda: kept)
+  monkeypatch.setattr(distributed, 'gathered', lambda value: [value] * processes)
   with pytest.raises(type(error)):
     queue.fill(some, QUIET)
   assert made == ['a', 'b'] and failures.read(some[1].directory) is None

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 from unittest import mock
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from hmm_jax.models import sharding
 
 
 def _like(tree):
-  return checkpoints.sharded_like(tree, sharding.replicated(sharding.make_mesh()))
+  place = sharding.replicated(sharding.make_mesh())
+  return jax.tree.map(lambda x: x.update(sharding=place), jax.eval_shape(lambda: tree))
 
 
 def _state(value):

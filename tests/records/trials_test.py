@@ -1,12 +1,12 @@
 """Records of a trial: which count, which are corrupt, renamed and made again, and what a kill leaves."""
 
 import pathlib
+import types
 
 import pytest
 from run_cases import add_record, cut, flip
 from settings_cases import settings_of
 
-from experiments.records import trials
 from experiments.records.trials import Name, TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
@@ -14,16 +14,10 @@ from experiments.settings.trial import Trial
 HEAD = Name(0, 'exact', 'head')
 
 
-class _Said(list):
-  """Messages of a reporter."""
-
-  say = list.append
-
-
 def _planned(folder):
   """The missing records of a trial, and the messages about them."""
-  said = _Said()
-  return set(trials.plan(folder, said)), said
+  said = []
+  return set(folder.missing(types.SimpleNamespace(say=said.append))), said
 
 
 def _folder(workdir, **changes):
@@ -51,7 +45,7 @@ def test_records_are_those_that_are_asked_for(tmp_path):
       add_record(every, model, method, (0, 1))
   assert [*fewer.records()] == [Name(0, 'bert', 'head'), HEAD]
   missing = {Name(0, *fit) for fit in (('exact', 'oracle_prompt'), ('bert', 'finetune'), ('none', 'table'))}
-  assert fewer.missing() == missing
+  assert set(fewer.missing()) == missing
   assert len(every.records()) == 8 and not every.missing()
 
 
@@ -64,7 +58,7 @@ def test_another_fit_is_another_record(tmp_path):
   )
   for method in methods:
     add_record(one, method=method)
-  assert one.trial.id == other.trial.id and other.missing() == {Name(0, 'exact', 'head_converged')}
+  assert one.trial.id == other.trial.id and other.missing() == [Name(0, 'exact', 'head_converged')]
   add_record(other, method='head_converged')
   assert not one.missing() and not other.missing()
 
@@ -99,7 +93,7 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(folder, suffi
     renamed |= {f'{name}.corrupt{number}' for name in there}
     assert (HEAD in folder.missing()) == (suffix == '.json')
     missing, (said,) = _planned(folder)
-    assert missing == {HEAD} == folder.missing() and str(path) in said
+    assert missing == {HEAD} == set(folder.missing()) and str(path) in said
     assert {one.name for one in folder.directory.glob('*.corrupt*')} == renamed
     add_record(folder)
     assert [*folder.records()] == [HEAD, Name(0, 'exact', 'prompt')]
@@ -111,4 +105,4 @@ def test_a_record_of_another_trial_is_made_again(folder):
   folder.directory.rename(other.directory)
   assert other.records() == {}
   missing, (first, _) = _planned(other)
-  assert folder.trial.id in first and missing == other.missing() == other.paths().keys()
+  assert folder.trial.id in first and missing == set(other.missing()) == other.paths().keys()

@@ -13,7 +13,7 @@ from experiments.runtime import locks
 def test_one_process_at_a_time_holds_a_lock(tmp_path):
   """Others know who; released it leaves no file."""
   directory = tmp_path / 'new'
-  with locks.held(directory, 'it', QUIET) as is_held, locks.held(directory, 'it', QUIET, lambda: True) as is_other:
+  with locks.held(directory, QUIET) as is_held, locks.held(directory, QUIET, lambda: True) as is_other:
     assert is_held and not is_other and locks.holder(directory).startswith(f'process {os.getpid()} on ')
     locks.check_held(directory)
   assert locks.holder(directory) is None and not list(directory.iterdir())
@@ -23,7 +23,7 @@ def test_a_process_that_is_killed_is_taken_over_at_once(tmp_path):
   """If it was a process of this machine."""
   dead = subprocess.run(['sh', '-c', 'echo $$'], capture_output=True, text=True).stdout
   lock_elsewhere(tmp_path, dead.strip(), socket.gethostname())
-  with locks.held(tmp_path, 'it', QUIET, lambda: True) as is_held:
+  with locks.held(tmp_path, QUIET, lambda: True) as is_held:
     assert is_held
 
 
@@ -41,14 +41,14 @@ def test_a_lease_of_another_machine_runs_out(tmp_path, monkeypatch):
 
   monkeypatch.setattr(locks.time, 'monotonic', lambda: clock[0])
   monkeypatch.setattr(locks.time, 'sleep', sleep)
-  with locks.held(tmp_path, 'it', QUIET) as is_held:
+  with locks.held(tmp_path, QUIET) as is_held:
     assert is_held and 90 <= clock[0] - 1050 <= 120
 
 
 @pytest.mark.parametrize('change', [lock_elsewhere, lambda directory: (directory / locks.NAME).unlink()])
 def test_a_process_learns_that_it_was_taken_over(tmp_path, change):
   """The lock file is another process's, or missing."""
-  with locks.held(tmp_path, 'it', QUIET):
+  with locks.held(tmp_path, QUIET):
     change(tmp_path)
     with pytest.raises(locks.Lost):
       locks.check_held(tmp_path)

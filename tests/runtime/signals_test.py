@@ -16,16 +16,17 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import Ended
 
 
-def test_a_stop_is_put_off():
-  """A stop waits for the end of the outermost `deferred` block."""
+@pytest.mark.parametrize('polls', [True, False])
+def test_a_run_stops_at_its_next_poll(polls):
+  """Or at the end of the block."""
   done = []
-  with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
-    with signals.deferred():
-      signal.raise_signal(signal.SIGTERM)
+  with pytest.raises(signals.Stopped), signals.answered():
+    signal.raise_signal(signal.SIGTERM)
+    done.append(signals.is_stopping())
+    if polls:
       signals.raise_if_stopped()
-      done.append(signals.is_stopping())
-    done.append('outer')
-  assert done == [True, 'outer']
+    done.append('end')
+  assert done == [True, 'end'][: 2 - polls]
 
 
 INSIDE = """
@@ -34,7 +35,7 @@ from experiments.runtime import signals
 from hmm_jax._support import nan_guard
 # Several minutes: a signal that waits for its end comes too late.
 long = jax.jit(lambda x: jax.lax.fori_loop(0, 10**7, lambda _, y: jnp.tanh(y @ y), x))
-with signals.answered(), signals.deferred():
+with signals.answered():
   losses = long(jnp.ones((100, 100)))
   print('inside', flush=True)
   nan_guard.check_each(losses, [], '')
@@ -43,7 +44,7 @@ with signals.answered(), signals.deferred():
 
 @pytest.mark.slow
 def test_a_second_signal_ends_at_once():
-  """Whatever is put off, and while a compiled program runs; the first one says what it waits for."""
+  """While a compiled program runs; the first one says so."""
   how = dict(env={**os.environ, 'PYTHONPATH': str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   with subprocess.Popen([sys.executable, '-c', INSIDE], **how) as process:
     (too_late := threading.Timer(60, process.kill)).start()
