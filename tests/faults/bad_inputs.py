@@ -22,7 +22,7 @@ _AFTER_A_CONFIG = (
   # Not of the type of the field.
   ('--mode=report --config.seed=1.5', 'seed', '1.5'),
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
-  ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', "'emission_temperature': 1000000.0"),
+  ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', 'emission_temperature=1000000.0'),
   ('--noconfig.num_states --config.num_states=4', '--noconfig.num_states'),
   ('--config.models=own', 'model', "''"),
   ('--config.models=own --config.model=nowhere:build', 'nowhere:build', 'ModuleNotFoundError'),

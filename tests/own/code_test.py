@@ -8,7 +8,6 @@ import pytest
 from run_cases import exact_settings, QUIET
 
 from experiments.own import code
-from experiments.own.data import Own
 from experiments.pipeline import checks, sweep, verify
 from experiments.records import load
 from experiments.settings.fields import SettingsError
@@ -29,7 +28,7 @@ def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path):
   ids = []
   for of_model, of_head in (('one', 'one'), ('another', 'one'), ('another', 'another')):
     build = lambda hmm, key: (ExactModel(10), hmm)
-    own = Own({'mine:build': code.Function(build, of_model), 'mine:head': code.Function(Linear, of_head)})
+    own = {'mine:build': code.Function(build, of_model), 'mine:head': code.Function(Linear, of_head)}
     sweep.run([dataclasses.replace(SETTINGS, **METHODS)], tmp_path, QUIET, own=own)
     records = load(tmp_path).set_index(['model', 'method']).sort_index()
     ids.append(records['fit_id'])
@@ -60,7 +59,7 @@ LABELS = exact_settings(
 @pytest.mark.slow
 def test_labels_of_ones_own_meet_every_reader_and_are_verified(tmp_path):
   """Their records lack the fields of mu. A changed function is another trial, no function the trial without one."""
-  own = Own({'mine:parity': code.Function(_parity, 'one')})
+  own = {'mine:parity': code.Function(_parity, 'one')}
   checks.check_draws(LABELS, own)
   sweep.run([LABELS], tmp_path, QUIET, own=own)
   records = load(tmp_path).set_index('method')
@@ -106,11 +105,11 @@ SHIFTED = dataclasses.replace(TEN, methods=('shift',))
   [
     ('label', LABELS, lambda texts, _: texts[:3, 1], r'is \(3,\); valid is \[\d+\]'),
     ('label', LABELS, lambda texts, _: texts[:, 1], 'labels has the entry [2-9]; valid are integers from 0 to 1'),
-    ('label', LABELS, lambda texts, _: texts[:, 0] * 0, 'a function that gives training texts two labels'),
-    ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 10\), not \(10, 1, 4\)'),
-    ('model', TEN, lambda hmm, _: (Embeddings(10), hmm), r'are probabilities, not \['),
+    ('label', LABELS, lambda texts, _: texts[:, 0] * 0, 'gives all training inputs one label'),
+    ('model', SETTINGS, lambda hmm, _: (Embeddings(10), hmm), r'\(10, 1, 4\); valid is \[10, 1, 10\]'),
+    ('model', TEN, lambda hmm, _: (Embeddings(10), hmm), 'valid is 1'),
     ('model', TEN, lambda hmm, _: (FirstText(10), hmm), 'no other text'),
-    ('model', dataclasses.replace(TEN, model=''), _interrupts, 'with models=own'),
+    ('model', dataclasses.replace(TEN, model=''), _interrupts, 'MODULE:FUNCTION'),
     ('model', TEN, _interrupts, 'which raised KeyboardInterrupt'),
     ('model', SHIFTED, lambda hmm, _: (Embeddings(10), hmm), 'are `decode` of'),
     ('model', SHIFTED, lambda hmm, _: (Undecoded(10), hmm), 'overrides decode'),
@@ -121,14 +120,14 @@ def test_a_function_that_does_not_serve_is_refused(field, settings, call, says):
   """By what it gives, before anything is trained; also if it interrupts."""
   name = getattr(settings, field)
   with pytest.raises(SettingsError, match=f"^{field} is '{name}'.*{says}"):
-    checks.check_draws(settings, Own({name: code.Function(call, '')}))
+    checks.check_draws(settings, {name or 'other': code.Function(call, '')})
 
 
 @pytest.mark.slow
 def test_a_model_is_tried_on_each_size_or_on_the_given_process():
   tried = []
   call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_states) or hmm)
-  own = Own({'mine:build': code.Function(call, '')}, {'mess3-0123456789ab': mess3()._asdict()})
+  own = {'mine:build': code.Function(call, ''), 'mess3-0123456789ab': mess3()._asdict()}
   checks.check_draws(dataclasses.replace(SETTINGS, num_states=(4, 6)), own)
   checks.check_draws(dataclasses.replace(SETTINGS, num_states=(3,), distribution='mess3-0123456789ab'), own)
   assert tried == [4, 6, 3]
@@ -139,7 +138,5 @@ def test_a_process_that_does_not_fit_in_memory_is_refused_in_a_sentence(monkeypa
     raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory. At 0x7f')
 
   monkeypatch.setattr(checks.trial_lib, 'tasks_of', exhausts)
-  with pytest.raises(
-    SettingsError, match=r'^num_states is \(4,\); valid are fewer \(RESOURCE_EXHAUSTED: Out of memory\)$'
-  ):
+  with pytest.raises(SettingsError, match=r'^hmm is .* \(at \|H\|=4: RESOURCE_EXHAUSTED: Out of memory'):
     checks.check_draws(exact_settings(num_states=(4,)))
