@@ -16,14 +16,12 @@ from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, sweep
 from experiments.records import results
 from experiments.records.results import Record
-from experiments.runtime import exit_status
+from experiments.runtime.exit_status import RunError
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, lists
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
-
-_ABSENT = 'no such field'
 
 
 def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Reporter, own: Own = NOTHING) -> None:
@@ -58,7 +56,7 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
   different = comparison[comparison['differ'] > 0]['field']
   if len(different):
     reporter.say('another CPU, device or version may round otherwise; report.html has those of the records')
-    raise exit_status.RunError(f'{workdir} does not reproduce: {", ".join(different)} differ')
+    raise RunError(f'{workdir} does not reproduce: {", ".join(different)} differ')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 
 
@@ -93,8 +91,8 @@ def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   # On both sides, and on record only once.
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
   for name in theirs.keys() & ours.keys():
-    for field in known.intersection(theirs[name] | ours[name]):
-      first, second = (records[name].get(field, _ABSENT) for records in (theirs, ours))
+    for field in known:
+      first, second = theirs[name].get(field), ours[name].get(field)
       # A bool is no number here, although Python counts it as an int.
       are_numbers = {type(first), type(second)} <= {int, float}
       gap = abs(first - second) if are_numbers else math.nan
