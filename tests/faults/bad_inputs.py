@@ -51,13 +51,6 @@ _FOLDERS = (
 # In the even process a run of ones between zeros is even.
 _EVEN = ('distribution=even', 'models=exact', 'corpus.chunk_length=4', 'pretrain.batch_size=1', 'corpus_file=c.txt')
 
-_WITHOUT_PROCESS = b"""from configs import prompt_vs_head
-def get_config():
-  config = prompt_vs_head.get_config()
-  del config.distribution
-  return config
-"""
-
 # A command line, what its sentence has to have, and the files that lie in the folder before.
 BAD = [
   *(((_GRID, *words.split(' ')), says, {}) for words, *says in _AFTER_A_CONFIG),
@@ -65,6 +58,6 @@ BAD = [
   (['--config=mine.py'], ['mine.py', 'KeyboardInterrupt'], {'mine.py': b'raise KeyboardInterrupt'}),
   *(((_GRID, f'--mode={mode}', '--workdir=work'), ['work', 'valid'], files) for mode, files in _FOLDERS),
   ((_GRID, *(f'--config.{word}' for word in _EVEN)), ['document 2'], {'c.txt': b'0 1 1 0\n1 0 0 1\n0 1 0 0'}),
-  (['--config=mine.py', '--config.corpus_file=c.npy'], ['corpus_file', 'distribution'], {'mine.py': _WITHOUT_PROCESS}),
+  ((_GRID, '--config.corpus_file=c.txt'), ['corpus_file', 'distribution'], {'c.txt': b'0 1'}),
   ((_GRID, '--config.distribution=hmm.json'), ['distribution'], {'hmm.json': b'[' * 100_000}),
 ]
