@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 import tempfile
+from typing import Any
 
 import pandas as pd
 
@@ -92,7 +93,8 @@ def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
   for name in theirs.keys() & ours.keys():
     for field in known:
-      first, second = theirs[name].get(field), ours[name].get(field)
+      first: Any = theirs[name].get(field)
+      second: Any = ours[name].get(field)
       # A bool is no number here, although Python counts it as an int.
       are_numbers = {type(first), type(second)} <= {int, float}
       gap = abs(first - second) if are_numbers else math.nan
