@@ -22,7 +22,7 @@ import sys
 from typing import Any
 
 from experiments.own import code, data
-from experiments.own.data import NOTHING, Own
+from experiments.own.data import Own
 from experiments.records import results, status as status_lib
 from experiments.runtime import distributed, exit_status, jax_options, signals, storage
 from experiments.runtime.progress import Reporter, write
@@ -66,10 +66,9 @@ def _main(argv: list[str]) -> None:
     return write(help_text.listing(EXPERIMENTS))
   require(flags.workdir or values, '--workdir', '', 'a folder of records')
   workdir = storage.located(flags.workdir or f'runs/{experiment}-{values["scale"]}', '--workdir')
-  grid, own = list[Any](), NOTHING
+  grid, own = list[Any](), dict[str, Any]()
   for point in config_lib.points(values, SETTINGS[experiment]) if values else []:
-    if flags.mode != 'verify':
-      own = data.resolve(point, workdir, texts, own)
+    own |= data.resolve(point, texts)
     grid.append(registry.from_record(point))
   if flags.list:
     return write(help_text.trials_text(trials(*grid)))
@@ -88,12 +87,12 @@ def _check_flags(flags: Flags, is_grid: bool) -> None:
 def run(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -> None:
   """Make the missing records, then tables and figures; raises SettingsError before anything is written."""
   # Fields that decide how a process runs take no list.
-  settings, study, is_grid = grid[0], EXPERIMENTS[grid[0].experiment], grid[0].experiment in GRIDS
-  numbers = trial_numbers(flags.trials, len(trials(*grid))) if is_grid else []
+  settings, study = grid[0], EXPERIMENTS[grid[0].experiment]
+  numbers = trial_numbers(flags.trials, len(trials(*grid))) if flags.trials else None
   jax_options.set_up(settings.compilation_cache)
   if isinstance(settings, Settings):
     distributed.initialize(settings.distributed)
-  own = own._replace(functions=code.imported(grid))
+  own = {**own, **code.imported(grid)}
   for one in grid:
     study.check(one, own)
   budget = getattr(settings, 'time_budget', 0.0)
@@ -121,7 +120,7 @@ def status(grid: Sequence[Settings], workdir: pathlib.Path, flags: Flags, own: O
   from experiments.pipeline import sweep
 
   results.check_recorded(workdir, grid[0])
-  own = own._replace(functions=code.imported(grid))
+  own = {**own, **code.imported(grid)}
   write(status_lib.text(sweep.folders(grid, workdir, own)))
 
 
@@ -131,7 +130,7 @@ def verify(grid: Sequence[Any], workdir: pathlib.Path, flags: Flags, own: Own) -
 
   recorded = verify_lib.recorded_settings(workdir, flags.pretrained, dict.fromkeys(GRIDS, Settings))
   jax_options.set_up(recorded[0].compilation_cache)
-  own = own._replace(functions=code.imported(grid))
+  own = {**own, **code.imported(grid)}
   verify_lib.run(recorded, workdir, flags.trials, Reporter(), own)
 
 

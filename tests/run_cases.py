@@ -76,7 +76,7 @@ def stand_in_training(monkeypatch, settings, disturbed=lambda state, losses: (st
     monkeypatch.setattr(distance, 'measure', measure or (lambda *_: {'kl_at_mask': 0.5}))
     calls.clear()
     planned = pretraining.planned(settings, None, jax.random.key(0))
-    return pretraining.pretrained_params(planned, pretraining.home(settings, directory), QUIET), len(calls)
+    return pretraining.pretrained_params(pretraining.home(settings, planned, directory), QUIET), len(calls)
 
   return pretrain
 

@@ -11,12 +11,12 @@ import sys
 from typing import Any, NamedTuple
 
 import jax
-from jax import Array
 import numpy as np
 
 from experiments.settings.fields import users_program
 from experiments.settings.methods import METHODS
 from experiments.settings.trial import Trial
+from hmm_jax._support.arguments import check_probs
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models.model import MaskedLM, token_probs
 from hmm_jax.models.shifted import Shifted
@@ -45,61 +45,68 @@ def imported(grid: Iterable[Any]) -> dict[str, Function]:
   Call it once JAX is configured, since a module may compute when it is imported. Raises SettingsError if that fails.
   """
   functions = dict[str, Function]()
-  for field, name in ((field, getattr(settings, field, '')) for settings in grid for field in FIELDS):
-    if name and name not in functions:
-      with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
-        call = pkgutil.resolve_name(name)
-        source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
-        functions[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
+  for settings in grid:
+    for field in FIELDS:
+      if name := getattr(settings, field, ''):
+        with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
+          call = pkgutil.resolve_name(name)
+          source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
+          functions[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
   return functions
 
 
-def own_model(build: Function, distribution: Distribution, key: Array) -> tuple[MaskedLM, Any]:
-  """The masked language model that a function makes of a distribution, and its parameters on a device of this host.
+def own_model(trial: Trial, distribution: Distribution) -> tuple[MaskedLM, Any]:
+  """The masked language model that the function makes of a distribution, and its parameters on a device of this host.
 
-  Args:
-    build: makes a model that is hashable, as a frozen dataclass is, since programs are compiled for it, and its
-      parameters, a tree of arrays.
-    distribution: an `HMM` or a `MemoryHMM`.
-    key: decides what the function draws, so that a trial that is run again has the same model.
+  The model is hashable, as a frozen dataclass is, since programs are compiled for it; its parameters are a tree of
+  arrays. The key decides what the function draws, so that a trial that is run again has the same model.
   """
   device = jax.local_devices()[0]
-  model, params = build.call(*jax.device_put((jax.device_get(distribution), key), device))
+  given = jax.device_get(distribution), trial.keys().pretraining
+  model, params = trial.own['model'].call(*jax.device_put(given, device))
   return model, jax.device_put(params, device)
 
 
 def check_model(trial: Trial, distribution: Distribution) -> None:
-  """Raise SettingsError unless the function makes a model of a trial's distribution; the model predicts a few texts.
+  """Raise SettingsError unless the function makes a model of a trial's distribution, which predicts a few texts.
 
   A causal one can predict the hidden token of a text only if that is the last. One that is shifted has `decode`.
   """
-  settings, num_tokens = trial.settings, distribution.num_tokens
-  # So many that some differ in what comes next, however near to deterministic the process is.
-  texts, last = np.array([[token, 0] for token in range(min(num_tokens, 10))]), np.array([1])
-  settings.require('model', bool(settings.model), 'MODULE:FUNCTION with models=own')
-  with users_program('model', settings.model, 'a function to a hashable MaskedLM and its parameters'):
-    model, params = own_model(trial.own['model'], distribution, trial.keys().pretraining)
+  d = trial.settings.downstream
+  texts, _ = tasks.draw_texts(
+    trial.keys().downstream, distribution, 10, 0, length=d.seen_length(0), hidden=d.hidden_position
+  )
+  with users_program('model', trial.settings.model, 'MODULE:FUNCTION to a hashable MaskedLM and its parameters'):
+    model, params = own_model(trial, distribution)
     hash(model)
-    is_shifted = any(METHODS[method].shifts for method in trial.methods)
-    probs = np.asarray(token_probs(Shifted(model) if is_shifted else model, params, texts, last))
-    alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
-  is_seen = not getattr(model, 'causal', False) or settings.downstream.hidden == 'last'
-  settings.require('downstream.hidden', is_seen, "'last' for a causal model")
-  shape = len(texts), 1, num_tokens
-  valid = f'one whose predictions at one position of {len(texts)} texts have shape {shape}, not {probs.shape}'
-  settings.require('model', probs.shape == shape, valid)
-  # Predictions for a text that cannot occur are 0.
-  totals = probs.sum(-1)
-  are_probs = probs.min() >= 0 and np.allclose(totals, totals > 0, atol=1e-3)
-  settings.require('model', are_probs, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
-  valid = 'one whose predictions depend on no other text and not on the positions read'
-  valid += ', and are `decode` of `represent`' if is_shifted else ''
-  settings.require('model', abs(alone - probs).max() < 1e-3, valid)
+    if model.causal and d.hidden == 'first':
+      raise ValueError("it is causal; valid is downstream.hidden='last' for a causal model")
+    read = Shifted(model) if any(METHODS[method].shifts for method in trial.methods) else model
+    probs = token_probs(read, params, texts, np.array([d.hidden_position % texts.shape[1]]))
+    check_probs('what it predicts at the [MASK]', probs, len(texts), 1, distribution.num_tokens, within=1e-3)
+    alone = [token_probs(model, params, text[None])[0, d.hidden_position] for text in texts]
+    if not np.allclose(probs[:, 0], alone, atol=1e-3):
+      raise ValueError(
+        'predictions change; valid are those that depend on no other text and not on the positions read, and with the '
+        'method shift are `decode` of `represent`'
+      )
 
 
 def own_head(trial: Trial) -> heads.Head:
   """The head that a function makes of the number of classes."""
   return trial.own['own_head'].call(trial.settings.downstream.num_classes)
+
+
+def check_head(trial: Trial) -> None:
+  """Raise SettingsError unless the function makes a head of the number of classes, for texts as the settings have them.
+
+  The head is hashable, since programs are compiled for it.
+  """
+  settings = trial.settings
+  with users_program('own_head', settings.own_head, 'MODULE:FUNCTION to a hashable Head'):
+    head, length = own_head(trial), settings.seen_length('own_head')
+    hash(head)
+    heads.check_head(head, settings.downstream.num_classes, settings.hmm.num_tokens, length)
 
 
 def own_labels(trial: Trial) -> tasks.LabelRule:
@@ -111,17 +118,3 @@ def own_labels(trial: Trial) -> tasks.LabelRule:
       return tasks.checked_labels(given, len(texts), trial.settings.downstream.num_classes)
 
   return labels
-
-
-def check_head(trial: Trial) -> None:
-  """Raise SettingsError unless the function makes a head of the number of classes, for texts as the settings have them.
-
-  The head is hashable, since programs are compiled for it.
-  """
-  settings = trial.settings
-  settings.require('own_head', bool(settings.own_head), 'MODULE:FUNCTION with methods=own_head')
-  with users_program('own_head', settings.own_head, 'a function from the number of classes to a hashable Head'):
-    head = own_head(trial)
-    hash(head)
-    length = settings.seen_length('own_head')
-    heads.check_head(head, settings.downstream.num_classes, settings.hmm.num_tokens, length)

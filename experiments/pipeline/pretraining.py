@@ -11,7 +11,6 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.own import data
 from experiments.pipeline import distance
 from experiments.records import checkpoints, environment, files, models
 from experiments.runtime import distributed, locks, storage
@@ -27,8 +26,6 @@ from hmm_jax.distributions.sampling import far_start, in_chunks, sample_chunks
 from hmm_jax.models import bert as bert_lib, pretraining as pretraining_lib, sharding
 from hmm_jax.models.pretraining import params_here, training_calls, TrainState
 
-# The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
-Text = Distribution | np.ndarray
 # A call of the compiled program: some steps.
 Call = Callable[[TrainState], tuple[TrainState, Array]]
 
@@ -64,25 +61,33 @@ class Home(NamedTuple):
   """The folder in which a pretraining leaves its models.
 
   Attributes:
+    run: the pretraining.
     directory: of its checkpoints and its models.
-    model: BERT as it is tuned, measured and kept.
-    process: the distribution that is kept beside the model; None for a given corpus.
     ideals: what the model is measured against.
     early: the steps before the last whose models are kept.
     elsewhere: the reference of a model that takes the place of this one, if any.
-    given: this model, if this process has read it.
+    given: that model, if this process has read it.
   """
 
+  run: Pretraining
   directory: pathlib.Path
-  model: bert_lib.BertModel
-  process: Distribution | None
   ideals: Any
   early: tuple[int, ...]
   elsewhere: str
-  given: data.Model | None
+  given: Any
+
+  @property
+  def model(self) -> bert_lib.BertModel:
+    """BERT as it is tuned, measured and kept."""
+    return tuned_model(self.run.bert)
+
+  @property
+  def process(self) -> Distribution | None:
+    """The distribution that is kept beside the model; None for a given corpus."""
+    return None if isinstance(self.run.text, np.ndarray) else self.run.text
 
 
-def planned(settings: Settings, text: Text | None, key: Array) -> Pretraining:
+def planned(settings: Settings, text: Any, key: Array) -> Pretraining:
   """The pretraining that settings describe."""
   return Pretraining(
     bert=settings.bert_module(),
@@ -94,26 +99,13 @@ def planned(settings: Settings, text: Text | None, key: Array) -> Pretraining:
   )
 
 
-def home(
-  settings: Settings,
-  directory: pathlib.Path,
-  process: Distribution | None = None,
-  ideals: Any = None,
-  given: data.Model | None = None,
-) -> Home:
+def home(settings: Settings, run: Pretraining, directory: pathlib.Path, ideals: Any = None, given: Any = None) -> Home:
   """The home that settings give to a pretraining."""
-  return Home(
-    directory=directory,
-    model=tuned_model(settings.bert_module()),
-    process=process,
-    ideals=ideals,
-    early=tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps),
-    elsewhere=settings.pretrained_from,
-    given=given,
-  )
+  early = tuple(step for step in settings.checkpoints if step < settings.pretrain.num_steps)
+  return Home(run, directory, ideals, early, settings.pretrained_from, given)
 
 
-def pretrained_params(run: Pretraining, home: Home, reporter: Reporter, step: int | None = None) -> Any:
+def pretrained_params(home: Home, reporter: Reporter, step: int | None = None) -> Any:
   """The parameters of the model in a home, trained on from its newest checkpoint if there is no model.
 
   With a `step` before the last, one of `early`, those after it: training leaves the model of each. A model that is
@@ -135,35 +127,34 @@ def pretrained_params(run: Pretraining, home: Home, reporter: Reporter, step: in
     if not is_held:
       raise OutOfTime
     distributed.in_process_0(files.remove_partials)(directory)
-    params = _last_params(run, home, reporter)
+    params = _last_params(home, reporter)
     distributed.in_process_0(files.remove)(directory / checkpoints.NAME)
-    return params if early is None else _early_params(run, home, early, reporter)
+    return params if early is None else _early_params(home, early, reporter)
 
 
-def _last_params(run: Pretraining, home: Home, reporter: Reporter) -> Any:
+def _last_params(home: Home, reporter: Reporter) -> Any:
   """The parameters at the end, read, taken from elsewhere, or trained; those that are new here are written."""
   if params := models.load(home.directory, reporter):
     return params
   if home.elsewhere:
     valid = 'one whose copy is in the folder of pretrained models, which --pretrained names with --mode=verify'
     require(home.given, 'pretrained_from', home.elsewhere, valid)
-    assert home.given
     bert, params, process = home.given
     models.write(home.directory, tuned_model(bert), params, process, f'# {home.elsewhere}')
     return jax.device_put(params, jax.local_devices()[0])
   with reporter.clock.phase('pretraining'):
-    state, metrics = _trained(run, home, reporter)
-    if int(state.step) == run.fields.num_steps:
+    state, metrics = _trained(home, reporter)
+    if int(state.step) == home.run.fields.num_steps:
       params = params_here(state)
       gap = metrics[-1]['kl_at_mask']
       card = f'# BERT {home.directory.name}\n\nKL(G || BERT) at the [MASK]: {gap:.4f} nats.\n'
       models.write(home.directory, home.model, params, home.process, card)
       return params
-  reporter.say(f'time budget reached at pretraining step {int(state.step)} of {run.fields.num_steps}')
+  reporter.say(f'time budget reached at pretraining step {int(state.step)} of {home.run.fields.num_steps}')
   raise OutOfTime
 
 
-def _early_params(run: Pretraining, home: Home, step: int, reporter: Reporter) -> Any:
+def _early_params(home: Home, step: int, reporter: Reporter) -> Any:
   """The parameters after a step before the last, one of `early`, or at the end.
 
   A model that is corrupt, or was not asked for when the pretraining passed the step, is made by training anew, and with
@@ -173,7 +164,7 @@ def _early_params(run: Pretraining, home: Home, step: int, reporter: Reporter) -
     return params
   # Checksums are written last.
   missing = [each for each in home.early if not (models.place(home.directory, each) / files.CHECKSUMS).exists()]
-  for each, params in params_along(run, missing, reporter):
+  for each, params in params_along(home.run, missing, reporter):
     _write_early(home, each, params)
     if each == step:
       asked = params
@@ -261,8 +252,9 @@ def along(
         yield done, jax.device_get(params_here(state))
 
 
-def _trained(run: Pretraining, home: Home, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
+def _trained(home: Home, reporter: Reporter) -> tuple[TrainState, list[dict[str, float]]]:
   """The state at which `train` ends, and its metrics; from the newest checkpoint on."""
+  run = home.run
   init, key_params, on_corpus = program(run)
   shapes = jax.eval_shape(init, key_params)
   like = jax.tree.map(lambda x, place: x.update(sharding=place), shapes, sharding.state_shardings(run.mesh, shapes))
@@ -280,23 +272,16 @@ def _trained(run: Pretraining, home: Home, reporter: Reporter) -> tuple[TrainSta
       call = on_corpus()
     if home.process:
       reporter.say(far_start(run.text, run.corpus.document_length, run.corpus.chunk_length))
-    state = train(run, home, state, metrics, call, reporter)
+    state = train(home, state, metrics, call, reporter)
   return state, metrics
 
 
-def train(
-  run: Pretraining,
-  home: Home,
-  state: TrainState,
-  metrics: list[dict[str, float]],
-  call: Call,
-  reporter: Reporter,
-) -> TrainState:
+def train(home: Home, state: TrainState, metrics: list[dict[str, float]], call: Call, reporter: Reporter) -> TrainState:
   """Train on from a state and its metrics, while measuring, reporting and saving checkpoints.
 
   Returns the last state, or that of the first checkpoint past the time budget. Raises Stopped after a checkpoint.
   """
-  p, start = run.fields, int(state.step)
+  p, start = home.run.fields, int(state.step)
   if not metrics:
     _measure(home, state, metrics, reporter)
   calls = training_calls(call, state, p.steps_per_call, p.num_steps)
@@ -363,7 +348,7 @@ def check_machine(settings: Settings) -> None:
   """Raise SettingsError unless BERT can be pretrained, on this machine, and written to `pretrained`."""
   if not set(settings.models).issubset(WITHOUT_BERT):
     _check_bert(settings)
-    check_mesh(settings)
+    _check_mesh(settings)
     if settings.pretrained:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'), 'pretrained')
 
@@ -386,15 +371,14 @@ def _check_bert(s: Settings) -> None:
   s.require('checkpoints', s.checkpoints == tuple(sorted(passed)), valid)
 
 
-def check_mesh(s: Settings) -> None:
+def _check_mesh(s: Settings) -> None:
   """Raise SettingsError if the devices do not make the mesh, or it does not divide the batch or a layer."""
-  available = jax.device_count()
-  data, tensor = sizes = s.mesh.sizes(available)
+  most = jax.device_count()
+  data, tensor = sizes = s.mesh.sizes(most)
   # If mesh.data is -1 or several processes run, the mesh must use every device.
-  takes_all = s.mesh.data < 0 or jax.process_count() > 1
-  fits = data * tensor == available if takes_all else data * tensor <= available
-  valid = f'sizes whose product is {available}, the number of devices, or in one process less'
-  require(fits, f'mesh ({", ".join(sharding.AXES)})', sizes, valid)
+  least = most if s.mesh.data < 0 or jax.process_count() > 1 else 1
+  valid = f'sizes whose product is from {least} to {most}, the number of devices'
+  require(least <= data * tensor <= most, f'mesh ({", ".join(sharding.AXES)})', sizes, valid)
   s.require('pretrain.batch_size', s.pretrain.batch_size % data == 0, f'a multiple of mesh.data, {data}')
-  for name, size in (('num_heads', s.bert.num_heads), ('ffn_width', s.bert.ffn_width)):
-    s.require(f'bert.{name}', size % tensor == 0, f'a multiple of mesh.tensor, {tensor}')
+  for name in ('num_heads', 'ffn_width'):
+    s.require(f'bert.{name}', getattr(s.bert, name) % tensor == 0, f'a multiple of mesh.tensor, {tensor}')

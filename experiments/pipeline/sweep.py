@@ -29,14 +29,14 @@ def run(
   Returns what is left, as a sentence. Raises UnitsFailed.
   """
   made = folders(grid, workdir, own)
-  distributed.in_process_0(data.keep)(own.arrays, workdir)
+  distributed.in_process_0(data.keep)(grid, own, workdir)
   units = [_unit(number, made[number]) for number in (range(len(made)) if numbers is None else numbers)]
   return queue.run(grid, workdir, units, lambda: _finished(grid, made), reporter)
 
 
 def folders(grid: Sequence[Settings], workdir: pathlib.Path, own: Own = NOTHING) -> list[TrialFolder]:
   """The folder of every trial of one or several settings, in the order of `trials`."""
-  return [TrialFolder(trial, workdir) for trial in trials(*grid, own=own.of)]
+  return [TrialFolder(trial, workdir) for trial in trials(*grid, own=data.given(own))]
 
 
 def _unit(number: int, folder: TrialFolder) -> Unit:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import Array
-import numpy as np
 
 from experiments.own import code, data
 from experiments.pipeline import distance, downstream as downstream_lib, pretraining, texts, tuning
@@ -19,7 +18,6 @@ from experiments.settings.methods import NONE
 from experiments.settings.trial import Trial
 import hmm_jax
 from hmm_jax._support import float64
-from hmm_jax.distributions.files import from_fields
 from hmm_jax.distributions.hmm import Distribution
 from hmm_jax.models import model as model_lib, sharding
 from hmm_jax.models.model import MaskedLM
@@ -41,7 +39,7 @@ def run(folder: TrialFolder, missing: list[Name], reporter: Reporter) -> None:
   """
   trial, settings, clock = folder.trial, folder.trial.settings, reporter.clock
   with precisely():
-    drawn = _drawn(trial, distribution_of(folder), reporter)
+    drawn = _drawn(trial, reporter)
     for (name, step), numbers_by_method in _pending(missing).items():
       model, params = _model(folder, drawn, name, step, reporter)
       frozen = FrozenModel(name, model, params, drawn.distribution)
@@ -72,19 +70,13 @@ def _pending(missing: list[Name]) -> dict[tuple[str, int | None], dict[str, list
   return pending
 
 
-def distribution_of(folder: TrialFolder) -> Distribution:
-  """The distribution of a trial: the one that its workdir has of the user, or else a draw."""
-  reference = folder.trial.settings.distribution
-  if not reference:
-    return drawn_distribution(folder.trial)
-  return float64.on_device(from_fields(data.load(folder.workdir, reference)), sharding.float64_device())
-
-
-def drawn_distribution(trial: Trial) -> Distribution:
-  """The distribution that a trial draws."""
+def distribution_of(trial: Trial) -> Distribution:
+  """The distribution of a trial: the one that the user gives, or else a draw; raises ValueError if sizes do not fit."""
   # Computation follows a committed key: all that is exact runs on `float64_device`.
-  key = jax.device_put(trial.keys().distribution, sharding.float64_device())
-  return draw_distribution(trial.settings, trial.point, key)
+  device = sharding.float64_device()
+  if 'distribution' in trial.own:
+    return float64.on_device(trial.own['distribution'], device)
+  return draw_distribution(trial.settings, trial.point, jax.device_put(trial.keys().distribution, device))
 
 
 def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribution:
@@ -98,8 +90,9 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribut
   return hmm_jax.random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
-def _drawn(trial: Trial, distribution: Distribution, reporter: Reporter) -> Drawn:
+def _drawn(trial: Trial, reporter: Reporter) -> Drawn:
   """The draws of a trial."""
+  distribution = distribution_of(trial)
   downstream = tasks_of(trial, distribution)
   # Labels alone speak of the states of matrices.
   distribution = data.plain(distribution)
@@ -119,29 +112,25 @@ def _model(
   folder: TrialFolder, drawn: Drawn, name: str, step: int | None, reporter: Reporter
 ) -> tuple[MaskedLM | None, Any]:
   """One of MODELS and its parameters, after `step` steps of its pretraining or at its end; a new one is built here."""
-  settings, key = folder.trial.settings, folder.trial.keys().pretraining
+  settings = folder.trial.settings
   if name == NONE:
     return None, None
   if name == 'exact':
     return model_lib.ExactModel(settings.hmm.num_tokens, settings.bert.causal), drawn.distribution
   if name == 'own':
-    return code.own_model(folder.trial.own['model'], drawn.distribution, key)
+    return code.own_model(folder.trial, drawn.distribution)
   if name == 'other_bert':
     folder = folder._replace(trial=folder.trial.other)
-    drawn = _drawn(folder.trial, drawn_distribution(folder.trial), reporter)
-  home, planned = _pretraining(folder, drawn)
+    drawn = _drawn(folder.trial, reporter)
+  home = _home(folder, drawn)
   if name == 'untrained':
-    return home.model, pretraining.initial_params(planned)
-  return home.model, pretraining.pretrained_params(planned, home, reporter, step)
+    return home.model, pretraining.initial_params(home.run)
+  return home.model, pretraining.pretrained_params(home, reporter, step)
 
 
-def _pretraining(folder: TrialFolder, drawn: Drawn) -> tuple[pretraining.Home, pretraining.Pretraining]:
+def _home(folder: TrialFolder, drawn: Drawn) -> pretraining.Home:
   """The pretraining of a trial, and where it leaves its models."""
-  settings = folder.trial.settings
-  text: Distribution | np.ndarray = drawn.distribution
-  process: Distribution | None = drawn.distribution
-  if settings.corpus_file:
-    text, process = data.load(folder.workdir, settings.corpus_file)['tokens'], None
-  given = folder.trial.own.get('pretrained_from')
-  home = pretraining.home(settings, folder.pretrained_directory, process, drawn.ideals, given)
-  return home, pretraining.planned(settings, text, folder.trial.keys().pretraining)
+  settings, own = folder.trial.settings, folder.trial.own
+  text = own.get('corpus_file', drawn.distribution)
+  run = pretraining.planned(settings, text, folder.trial.keys().pretraining)
+  return pretraining.home(settings, run, folder.pretrained_directory, drawn.ideals, own.get('pretrained_from'))

@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 import tempfile
+from typing import Any
 
 import pandas as pd
 
@@ -16,22 +17,16 @@ from experiments.own.data import NOTHING, Own
 from experiments.pipeline import pretraining, sweep
 from experiments.records import results
 from experiments.records.results import Record
-from experiments.runtime import exit_status
+from experiments.runtime.exit_status import RunError
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, lists
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.trial import trial_numbers, trials
 
-_ABSENT = 'no such field'
-
-
-class Differs(exit_status.RunError):
-  """A rerun differs from the records; the message lists the fields."""
-
 
 def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Reporter, own: Own = NOTHING) -> None:
-  """Rerun trials of a folder, show the comparison of each field, and raise Differs if one does not match.
+  """Rerun trials of a folder, show the comparison of each field, and raise RunError if one differs.
 
   Args:
     grid: `recorded_settings`, for which JAX is configured.
@@ -40,40 +35,30 @@ def run(grid: Sequence[Settings], workdir: pathlib.Path, text: str, reporter: Re
     reporter: of progress and of the table.
     own: the functions that the settings name.
   """
+  own = {**own, **data.kept(grid, workdir)}
+  recorded, columns = results.load(workdir), lists.points(grid)[0]
+  # The id of its trial, and what tells the settings from others.
+  trial_of = lambda record: f'{record.get("trial_id")} {lists.text({name: record.get(name) for name in columns})}'
+  on_record = set(map(trial_of, recorded))
+  names = [f'{trial.id} {trial.label}' for trial in trials(*grid, own=data.given(own))]
+  numbers = [number for number in trial_numbers(text, len(names)) if names[number] in on_record]
+  valid = 'a folder with records of these trials, made by this version and by functions and files as they are now'
+  require(numbers, '--workdir', str(workdir), valid)
   for settings in grid:
     pretraining.check_machine(settings)
-  own = own._replace(arrays=data.kept(grid, workdir))
-  recorded, names = results.load(workdir), [f'{trial.id} {trial.label}' for trial in trials(*grid, own=own.of)]
-  trial_of = _trial_names(recorded, grid)
-  numbers = [number for number in trial_numbers(text, len(names)) if names[number] in trial_of]
-  asked = ('--trials', text) if text else ('--workdir', str(workdir))
-  valid = 'trials with records, made by this version and by functions and files as they are now'
-  require(numbers, *asked, valid)
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     sweep.run(grid, pathlib.Path(scratch), reporter, numbers, own)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(names) - {names[number] for number in numbers}
-  rows = [record for record, name in zip(recorded, trial_of) if name not in others]
-  different = _show(compared(rows, again), reporter)
-  if different:
-    reporter.say('another CPU, device or version may round otherwise; report.html has those of the records')
-    raise Differs(f'{workdir} does not reproduce: {"; ".join(different)}')
-  reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
-
-
-def _trial_names(records: Sequence[Record], grid: Sequence[Settings]) -> list[str]:
-  """The trial of each record: its id, and what tells its settings from others."""
-  columns, *_ = lists.points(grid)
-  point_of = lambda record: lists.text({name: record.get(name) for name in columns})
-  return [f'{record.get("trial_id")} {point_of(record)}' for record in records]
-
-
-def _show(comparison: pd.DataFrame, reporter: Reporter) -> list[str]:
-  """Show a comparison; return the fields that differ, in words."""
+  rows = [record for record in recorded if trial_of(record) not in others]
+  comparison = compared(rows, again)
   reporter.show(as_text(table('Rerun compared with the records', comparison, num_texts=1)))
-  different = comparison[comparison['differ'] > 0]
-  return [f'{row.field} ({row.differ} of {row.compared} differ)' for row in different.itertuples()]
+  different = comparison[comparison['differ'] > 0]['field']
+  if len(different):
+    reporter.say('another CPU, device or version may round otherwise; report.html has those of the records')
+    raise RunError(f'{workdir} does not reproduce: {", ".join(different)} differ')
+  reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 
 
 def recorded_settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> list[Settings]:
@@ -107,8 +92,9 @@ def compared(recorded: list[Record], again: list[Record]) -> pd.DataFrame:
   # On both sides, and on record only once.
   rows = [('records', counts[name] != (name in ours), math.nan) for name in {**ours, **theirs}]
   for name in theirs.keys() & ours.keys():
-    for field in known.intersection(theirs[name] | ours[name]):
-      first, second = (records[name].get(field, _ABSENT) for records in (theirs, ours))
+    for field in known:
+      first: Any = theirs[name].get(field)
+      second: Any = ours[name].get(field)
       # A bool is no number here, although Python counts it as an int.
       are_numbers = {type(first), type(second)} <= {int, float}
       gap = abs(first - second) if are_numbers else math.nan

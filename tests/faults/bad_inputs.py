@@ -24,7 +24,7 @@ _AFTER_A_CONFIG = (
   # Not of the type of the field.
   ('--mode=report --config.seed=1.5', 'seed', '1.5'),
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
-  ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', "'emission_temperature': 1000000.0"),
+  ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', 'emission_temperature=1000000.0'),
   ('--noconfig.num_states --config.num_states=4', '--noconfig.num_states'),
   ('--config.models=own', 'model', "''"),
   ('--config.models=own --config.model=nowhere:build', 'nowhere:build', 'ModuleNotFoundError'),
@@ -81,10 +81,6 @@ BAD = [
   *((['--config=mine.py'], says, {'mine.py': _file(line)}) for line, *says in _LINES),
   *(((_GRID, f'--mode={mode}', '--workdir=work'), ['work', 'valid'], files) for mode, files in _FOLDERS),
   ((_GRID, *(f'--config.{word}' for word in _EVEN)), ['document 2'], {'c.txt': b'0 1 1 0\n1 0 0 1\n0 1 0 0'}),
-  (
-    ['--config=mine.py', '--config.corpus_file=c.npy'],
-    ['corpus_file', 'distribution'],
-    {'mine.py': _file("del config['distribution']")},
-  ),
+  ((_GRID, '--config.corpus_file=c.txt'), ['corpus_file', 'distribution'], {'c.txt': b'0 1'}),
   ((_GRID, '--config.distribution=hmm.json'), ['distribution'], {'hmm.json': b'[' * 100_000}),
 ]

@@ -15,7 +15,6 @@ from experiments.analysis.page import content
 from experiments.own import code, data
 from experiments.pipeline import checks, pretraining, sweep, trial as trial_lib
 from experiments.records import results
-from experiments.records.trials import TrialFolder
 from experiments.runtime import storage
 from experiments.settings.fields import flat, SettingsError
 from experiments.settings.grid import Point
@@ -39,23 +38,16 @@ MEMORY = MemoryHMM(
 )
 
 
-def _read(workdir, **changes):
+def _read(**changes):
   """The settings of a config with these fields, and what the files that they name have."""
   values = flat(config_of('smoke', **changes).to_dict())
-  own = data.resolve(values, workdir, ())
+  own = data.resolve(values, ())
   return registry.from_record(values), own
 
 
-def _resolved(workdir, **changes):
+def _resolved(**changes):
   """The settings alone."""
-  settings, _ = _read(workdir, **changes)
-  return settings
-
-
-def _kept(workdir, **changes):
-  """The settings, what they name written into the workdir."""
-  settings, own = _read(workdir, **changes)
-  data.keep(own.arrays, workdir)
+  settings, _ = _read(**changes)
   return settings
 
 
@@ -78,7 +70,7 @@ def test_ids_depend_only_on_the_arrays(tmp_path):
     dict(distribution=_written(tmp_path / 'b.npz', processes.mess3(alpha=0.5))),
     dict(distribution='mess3', corpus_file=_written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))),
   )
-  file, name, *_ = ids = [Trial(_resolved(tmp_path, **each), Point(3), 0).pretraining_id for each in changes]
+  file, name, *_ = ids = [Trial(_resolved(**each), Point(3), 0).pretraining_id for each in changes]
   assert file == name and len(set(ids)) == 3
 
 
@@ -94,12 +86,14 @@ def test_ids_of_draws_are_those_on_record():
 def test_given_data_replace_draws(tmp_path):
   """Whatever the trial it has the sizes of the process, and is of it; the copy keeps every bit."""
   word = _written(tmp_path / 'mine.npz', MEMORY)
-  settings = _kept(tmp_path, distribution=word, memory__label_cell=1)
+  settings, own = _read(distribution=word, memory__label_cell=1)
   assert (list(settings.grid()), settings.hmm.num_tokens) == ([Point(3, 2, 2)], 2)
-  distribution = trial_lib.distribution_of(TrialFolder(Trial(settings, Point(3, 2, 2), 1), tmp_path))
+  distribution = trial_lib.distribution_of(Trial(settings, Point(3, 2, 2), 1, data.given(own)(settings)))
   for array, expected in zip(distribution, MEMORY):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
-  assert_same_bits(data.load(tmp_path, settings.distribution), MEMORY._asdict())
+  data.keep([settings], own, tmp_path)
+  kept = data.kept([settings], tmp_path)
+  assert_same_bits(kept[settings.distribution], MEMORY._asdict())
 
 
 # Three states and two tokens; a state of the HMM is a pair of them.
@@ -118,21 +112,21 @@ def test_labels_of_ones_own_see_the_states_of_matrices(tmp_path):
     seen.append(texts)
     return states[:, 0] > PAIRS.start_probs[0]
 
-  settings, read = _read(tmp_path, **own, models=('exact',), methods=('head', 'posterior'))
+  settings, read = _read(**own, models=('exact',), methods=('head', 'posterior'))
   assert settings.num_states == (PAIRS.num_states,) and PAIRS.num_states > 3
-  read = read._replace(functions={own['label']: code.Function(likely, 'one')})
+  read |= {own['label']: code.Function(likely, 'one')}
   sweep.run([settings], tmp_path, QUIET, own=read)
   assert seen
   of_hmm = [_written(tmp_path / f'{name}.npz', each) for name, each in (('pairs', PAIRS), ('hmm', PAIRS.hmm))]
-  digests = [_resolved(tmp_path, distribution=word).distribution.rpartition('-')[2] for word in of_hmm]
+  digests = [_resolved(distribution=word).distribution.rpartition('-')[2] for word in of_hmm]
   assert digests[0] == digests[1] != settings.distribution.rpartition('-')[2]
 
 
 @pytest.mark.parametrize('own', [dict(distribution='mess3'), dict(label='mine:likely')])
 def test_nothing_of_the_paper_stands_beside_a_text_of_ones_own(tmp_path, own):
   """Neither its figure, nor a plan or a claim of the shipped config; a plan of one's own does."""
-  settings = _resolved(tmp_path, **own)
-  shipped = _resolved(tmp_path)
+  settings = _resolved(**own)
+  shipped = _resolved()
   assert shipped.figure.paper_overlay and not settings.figure.paper_overlay
   assert grids.plan_of(shipped) == shipped.plan == settings.plan and not grids.plan_of(settings)
   other = dataclasses.replace(settings, plan=shipped.plan[:1])
@@ -141,19 +135,11 @@ def test_nothing_of_the_paper_stands_beside_a_text_of_ones_own(tmp_path, own):
   assert claims[0].startswith('Claim') and not claims[1]
 
 
-def test_a_copy_of_another_digest_is_not_used(tmp_path):
-  _kept(tmp_path, distribution='mess3')
-  (kept,) = (tmp_path / data.FOLDER).iterdir()
-  kept.rename(kept.with_name('mine-0123456789ab.npz'))
-  with pytest.raises(SettingsError, match='mine-0123456789ab.npz is missing or failed its checksum'):
-    _resolved(tmp_path, distribution='mine-0123456789ab')
-
-
 @pytest.mark.parametrize(
   ('name', 'content', 'found'),
   [
     ('a.txt', '0 1\n2 3\n', 'tokens has the entry 3.*; valid are integers from 0 to 2'),
-    ('a.npy', np.ones(4), 'float64'),
+    ('a.npy', np.ones(4), 'valid are integers'),
     ('a.npy', np.ones((0, 4), int), 'shape'),
   ],
 )
@@ -161,7 +147,7 @@ def test_a_copy_of_another_digest_is_not_used(tmp_path):
 def test_a_corpus_has_only_token_ids(tmp_path, name, content, found):
   word = _written(tmp_path / name, content)
   with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
-    _resolved(tmp_path, distribution='mess3', corpus_file=word)
+    _resolved(distribution='mess3', corpus_file=word)
 
 
 def test_a_corpus_is_documents_or_one_stream(tmp_path):
@@ -174,7 +160,10 @@ def test_possible_documents_are_those_with_a_path():
   process = MEMORY._replace(emission_matrix=np.array([[[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 0], [1, 0]]]))
   joint, documents = joint_hmm(process), state_paths(2, 4)
   probs = [path_probs(joint, joint.emission_matrix.T[document]).sum() for document in documents]
-  assert data.possible(process, documents).tolist() == [prob > 0 for prob in probs]
+  data.check_corpus('mine', process, documents[np.greater(probs, 0)])
+  for index in np.flatnonzero(np.equal(probs, 0)):
+    with pytest.raises(SettingsError, match='unlike document 0,'):
+      data.check_corpus('mine', process, documents[[index]])
 
 
 def test_a_process_whose_texts_tell_nothing_of_the_cell_of_the_label_is_refused():
@@ -182,29 +171,27 @@ def test_a_process_whose_texts_tell_nothing_of_the_cell_of_the_label_is_refused(
   settings = settings_of('smoke', 'memory_cells', **sizes, methods=('head',), distribution='mine-0123456789ab')
   unread = MEMORY._replace(cell_index=np.zeros(3, int))
   with pytest.raises(SettingsError, match='^distribution is .*one label'):
-    checks.check_draws(settings, data.Own(arrays={settings.distribution: unread._asdict()}))
+    checks.check_draws(settings, {settings.distribution: unread._asdict()})
 
 
 @pytest.mark.parametrize('name', ['hmm[1]', 'a.b-1', '\x1b[31m\udcff', 'x' * 245])
-def test_a_kept_file_is_found_by_its_reference(tmp_path, monkeypatch, name):
-  """Whatever characters its name has and however long that is; as no corpus, and by no other name."""
+def test_a_kept_process_has_its_own_reference(tmp_path, monkeypatch, name):
+  """Whatever characters its name has and however long that is."""
   monkeypatch.setenv('HOME', str(tmp_path))
   path = storage.located('~') / f'{name}.json'
   _written(path, processes.mess3())
-  settings = _kept(tmp_path, distribution=f'~/{name}.json')
-  path.unlink()
-  assert _resolved(tmp_path, distribution=settings.distribution) == settings
-  for other in (dict(distribution=f'~/{name}.json'), dict(distribution='mess3', corpus_file=settings.distribution)):
-    with pytest.raises(SettingsError, match='^(distribution|corpus_file) is '):
-      _resolved(tmp_path, **other)
+  settings, own = _read(distribution=f'~/{name}.json')
+  data.keep([settings], own, tmp_path)
+  kept = tmp_path / data.FOLDER / f'{settings.distribution}.npz'
+  assert _resolved(distribution=str(kept)) == settings
 
 
 def test_a_named_process_takes_parameters(tmp_path):
   """Their digest is in the reference, which begins with the name; a parameter that does not exist is refused."""
-  references = [_resolved(tmp_path, distribution=f'mess3{words}').distribution for words in ('', ':alpha=0.6')]
+  references = [_resolved(distribution=f'mess3{words}').distribution for words in ('', ':alpha=0.6')]
   assert {reference[:6] for reference in references} == {'mess3-'} and len(set(references)) == 2
   with pytest.raises(SettingsError, match='^distribution is .*beta'):
-    _resolved(tmp_path, distribution='mess3:beta=1')
+    _resolved(distribution='mess3:beta=1')
 
 
 def _params(bert):
@@ -222,7 +209,7 @@ def _model_folder(path, num_tokens=3, process=None, **changes):
 def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
   """Its sizes and its process are taken; its arrays, in float32, decide the id; its copy is read in its place."""
   folder = _model_folder(tmp_path / 'mine', process=processes.mess3())
-  settings, own = _read(tmp_path, pretrained_from=folder)
+  settings, own = _read(pretrained_from=folder)
   assert settings.bert_module() == SMALLEST.clone(num_tokens=3, max_positions=24)
   assert (settings.pretrained_from[:5], settings.num_states, settings.distribution[:13]) == (
     'mine-',
@@ -236,13 +223,13 @@ def test_a_model_from_elsewhere_is_tuned_in_place_of_a_pretraining(tmp_path):
   ]
   assert trial.pretraining_id == ids[0] and len({*ids}) == 3
   planned = pretraining.planned(settings, None, jax.random.key(0))
-  home = pretraining.home(settings, tmp_path / trial.pretraining_id)
-  for given in (own.models[settings.pretrained_from], None):
-    params = pretraining.pretrained_params(planned, home._replace(given=given), QUIET)
+  home = pretraining.home(settings, planned, tmp_path / trial.pretraining_id)
+  for given in (own[settings.pretrained_from], None):
+    params = pretraining.pretrained_params(home._replace(given=given), QUIET)
     assert_same_bits(params, _params(SMALLEST.clone(num_tokens=3, max_positions=24)))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype('float32')}
   with pytest.raises(SettingsError, match='^pretrained_from is .mine-.*; valid is one whose copy is in'):
-    pretraining.pretrained_params(planned, home._replace(directory=tmp_path / 'other'), QUIET)
+    pretraining.pretrained_params(home._replace(directory=tmp_path / 'other'), QUIET)
 
 
 @pytest.mark.parametrize(
@@ -257,5 +244,5 @@ def test_a_model_from_elsewhere_that_does_not_fit_is_refused(tmp_path, changes, 
   changes = dict(pretrained_from=_model_folder(tmp_path / 'mine', num_tokens=4)) | changes
   values = flat(config_of('smoke', **changes).to_dict())
   with pytest.raises(SettingsError, match=sentence):
-    data.resolve(values, tmp_path, [name.replace('__', '.') for name in changes])
+    data.resolve(values, [name.replace('__', '.') for name in changes])
     registry.from_record(values)

@@ -30,8 +30,8 @@ def _smoke(experiment='prompt_vs_head', **changes):
     ('attention.warmup_steps', _smoke(CELLS, attention__warmup_steps=8)),
     ('memory.label_cell', _smoke(CELLS, memory__cells=(1, 2), memory__label_cell=1)),
     # 3^8 configurations.
-    (r'at \|H\|=8 \|M\|=3 N=8', _smoke(CELLS, memory__cells=(8,), memory__sizes=(3,), num_states=(8,))),
-    (r'at \|H\|=4 \|M\|=2 N=3', _smoke(CELLS, memory__cells=(3,), memory__sizes=(2,), num_states=(4,))),
+    (r'hmm is .*at \|H\|=8 \|M\|=3 N=8', _smoke(CELLS, memory__cells=(8,), memory__sizes=(3,), num_states=(8,))),
+    (r'hmm is .*at \|H\|=4 \|M\|=2 N=3', _smoke(CELLS, memory__cells=(3,), memory__sizes=(2,), num_states=(4,))),
     ('hmm', _smoke(MEMORY, memory__sizes=(0,), num_states=(1,), memory__vanilla_methods=())),
     ('downstream.num_positions', _smoke(downstream__num_positions=5)),
     ('downstream.num_labels', _smoke(downstream__num_labels=301, downstream__num_train=300)),

@@ -52,7 +52,7 @@ def finished(tmp_path_factory):
 @pytest.mark.slow
 def test_texts_are_kept_beside_the_records(finished):
   """The first test texts, with what the exact model makes of the first token, and of each given the others."""
-  kept, hmm = read_arrays(finished.directory / TEXTS), trial_lib.drawn_distribution(finished.trial)
+  kept, hmm = read_arrays(finished.directory / TEXTS), trial_lib.distribution_of(finished.trial)
   downstream = trial_lib.tasks_of(finished.trial, hmm)
   tokens = downstream.inputs[downstream.splits['test']][:2]
   np.testing.assert_array_equal(kept['tokens'], tokens)

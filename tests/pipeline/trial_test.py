@@ -23,7 +23,7 @@ def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch
   trial = Trial(pretraining_settings(), Point(4), 0)
   monkeypatch.setattr(pretraining, 'chunked_corpus', any_tokens)
   folder, drawn = TrialFolder(trial, tmp_path), trial_lib.Drawn(None, None, None)
-  ((_, start),) = pretraining.params_along(trial_lib._pretraining(folder, drawn)[1], (0,), QUIET)
+  ((_, start),) = pretraining.params_along(trial_lib._home(folder, drawn).run, (0,), QUIET)
   _, params = trial_lib._model(folder, drawn, 'untrained', None, QUIET)
   jax.tree.map(np.testing.assert_array_equal, params, start)
 
@@ -32,12 +32,11 @@ def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch
 def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypatch):
   """Pretrained with all that is the other's: its distribution, what it is measured on, its key and its directory."""
   one, another = (TrialFolder(Trial(settings_of('smoke'), Point(4), at), tmp_path) for at in (number, other))
-  monkeypatch.setattr(trial_lib, 'drawn_distribution', lambda trial: trial)
-  monkeypatch.setattr(trial_lib, '_drawn', lambda trial, distribution, _: trial_lib.Drawn(distribution, None, 'ideals'))
+  monkeypatch.setattr(trial_lib, '_drawn', lambda trial, _: trial_lib.Drawn(trial, None, 'ideals'))
   monkeypatch.setattr(pretraining, 'pretrained_params', lambda *given: given)
-  _, (planned, home, *_) = trial_lib._model(one, None, 'other_bert', None, QUIET)
-  assert (planned.text, home.ideals, home.directory) == (another.trial, 'ideals', another.pretrained_directory)
-  assert planned.key == another.trial.keys().pretraining
+  _, (home, *_) = trial_lib._model(one, None, 'other_bert', None, QUIET)
+  assert (home.run.text, home.ideals, home.directory) == (another.trial, 'ideals', another.pretrained_directory)
+  assert home.run.key == another.trial.keys().pretraining
 
 
 # With seed 0. If one of these changes, the ids of models and trials name other bits than they did: then
@@ -82,7 +81,7 @@ exact = jax.devices()[1]
 sharding.float64_device = lambda: exact
 downstream.draw = lambda settings, distribution, key, *_: tasks.draw_texts(key, distribution, 2, 2, 3)
 one = Trial(settings_of('smoke'), Point(4), 0)
-hmm = trial.drawn_distribution(one)
+hmm = trial.distribution_of(one)
 drawn = hmm, trial.tasks_of(one, hmm)
 assert all(leaf.devices() == {exact} for leaf in jax.tree.leaves(drawn))
 """,

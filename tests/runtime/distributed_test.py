@@ -69,9 +69,8 @@ pretraining.chunked_corpus = any_tokens
 out = pathlib.Path(out)
 try:
   with signals.answered():
-    params = pretraining.pretrained_params(
-      pretraining.planned(settings, None, jax.random.key(3)), pretraining.home(settings, out), QUIET
-    )
+    planned = pretraining.planned(settings, None, jax.random.key(3))
+    params = pretraining.pretrained_params(pretraining.home(settings, planned, out), QUIET)
 except signals.Stopped as stopped:
   sys.exit(stopped.status)
 leaves = jax.tree.leaves(params)
