@@ -56,7 +56,7 @@ def _main(argv: list[str]) -> None:
   """Print help, or run the mode; raises one of _SENTENCES."""
   flags, texts = config_lib.parse(argv, _MODES)
   needs_none = flags.help or flags.list or flags.mode == 'verify'
-  values = config_lib.load(flags.config, texts, SETTINGS) if flags.config or not needs_none else {}
+  values = config_lib.load(flags.config, texts, SETTINGS) if flags.config or texts or not needs_none else {}
   experiment = values.get('experiment', '')
   _check_flags(flags, experiment in GRIDS or not values)
   if flags.help:
@@ -71,7 +71,7 @@ def _main(argv: list[str]) -> None:
     own |= data.resolve(point, texts)
     grid.append(registry.from_record(point))
   if flags.list:
-    return write(help_text.trials_text(trials(*grid)))
+    return write(help_text.trials_text(trials(*grid, own=data.given(own | code.imported(grid)))))
   return _MODES[flags.mode](grid, workdir, flags, own)
 
 

@@ -42,6 +42,7 @@ _WHOLE = (
   ('--config=degradation:smoke --config.bert.width=16', 'bert.width', 'bert.model.width'),
   ('--config=degradation:smoke --config.bert.checkpoints=(20,0)', 'bert.checkpoints', '(20, 0)'),
   ('--mode=verify', '--workdir'),
+  ('--mode=verify --workdir=none --config.seed=3', '--config', "''"),
   ('--mode=verify --workdir=none', '--workdir', 'none'),
 )
 # A mode, and a folder of records in which it does nothing.

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 import pytest
-from run_cases import exact_settings, QUIET
+from run_cases import exact_settings, finished_command, QUIET
 
 from experiments.own import code
 from experiments.pipeline import checks, sweep, verify
@@ -44,6 +44,15 @@ def test_a_changed_file_changes_only_its_own_ids():
   first = ids(model='one', own_head='one')
   assert {model for model, *_ in first - ids(model='another', own_head='one')} == {'own'}
   assert {method for _, method, _ in first - ids(model='one', own_head='another')} == {'own_head'}
+
+
+def test_list_shows_the_ids_that_the_file_gives(tmp_path, monkeypatch):
+  monkeypatch.syspath_prepend(tmp_path)
+  shown = set()
+  for label in range(2):
+    (tmp_path / 'mine_listed.py').write_text(f'def label(texts, posteriors): return {label}')
+    shown.add(finished_command('--config=prompt_vs_head:smoke', '--config.label=mine_listed:label', '--list'))
+  assert len(shown) == 2
 
 
 def _parity(texts, posteriors):
