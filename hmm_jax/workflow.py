@@ -313,20 +313,18 @@ class DownstreamTask(NamedTuple):
     inputs = _inputs(hmm, self)
     if callable(weights):
       posteriors = tasks.rule_probs(hmm, inputs, hidden=self.hidden)
-      return inputs, self._labels(tasks.labelled(weights, posteriors, inputs).labels)
+      labels = tasks.labelled(weights, posteriors, inputs).labels
+      tasks.check_classes(labels, self.num_train)
+      return inputs, labels
     weights = arguments.array('task_weights', weights)
     if self.inputs is not None and weights.ndim == 1:
-      return inputs, self._labels(weights)
+      tasks.check_classes(weights, self.num_train)
+      return inputs, weights
     width = hmm.memory_size if isinstance(hmm, MemoryHMM) else hmm.joint_initial_probs.shape[-1]
     num_classes, _ = arguments.check_shape('task_weights', weights, 'classes', width)
     arguments.check_size('task_weights: the number of classes', num_classes, 2)
     arguments.check_finite('task_weights', weights)
     return inputs, tasks.labelled(weights, tasks.label_probs(hmm, inputs, hidden=self.hidden)).labels
-
-  def _labels(self, labels: np.ndarray) -> np.ndarray:
-    if not np.ptp(labels[: self.num_train]):
-      raise ValueError(f'labels of all training texts are {labels[0]}; valid are two classes or more')
-    return labels
 
 
 def _inputs(hmm: Distribution, task: DownstreamTask) -> np.ndarray:

@@ -51,10 +51,9 @@ def _cell(value: Any) -> str:
 def as_text(table: Table) -> str:
   """The table below its title, in plain text."""
   sides = ['left'] * table.num_texts + ['right'] * (table.frame.shape[1] - table.num_texts)
-  frame = table.frame.copy()
+  frame, words = table.frame.copy(), table.frame.iloc[:, : table.num_texts]
   # `maxcolwidths` of tabulate 0.10 turns the text 'False' into 'True'.
-  for name in frame.columns[: table.num_texts]:
-    frame[name] = [textwrap.fill(str(text), 40) for text in frame[name]]
+  frame[words.columns] = words.map(lambda text: textwrap.fill(text, 40))
   rows = frame.to_markdown(index=False, disable_numparse=True, tablefmt='simple', colalign=sides)
   return printable(f'{textwrap.fill(table.title, 120)}\n\n{rows}\n', kept='\n')
 

@@ -102,9 +102,9 @@ def resolve(values: Values, named: Collection[str]) -> dict[str, Any]:
     # The settings reject a value that is not a string.
     if word and isinstance(word, str):
       with reading(field, word):
-        reference, given, follows = door(word, values)
+        reference, thing, follows = door(word, values)
       follow(word, follows)
-      values[field], own[reference] = reference, given
+      values[field], own[reference] = reference, thing
   return own
 
 

@@ -72,8 +72,8 @@ def draw(
     label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)
   state_probs = label_probs(inputs)
   own = tasks_lib.labelled(rule, state_probs, inputs) if rule else None
-  if own and not np.ptp(own.labels[: d.num_train]):
-    raise ValueError(f'label {settings.label} gives all training inputs one label')
+  if own:
+    tasks_lib.check_classes(own.labels, d.num_train)
   task_settings = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
   keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]

@@ -36,7 +36,7 @@ _SYNONYMS = {
   'num_params': 'Pretrained',
   'count_params': 'Pretrained',
   'assumption': 'theory.non_degeneracy',
-  'condition': 'theory.non_degeneracy',
+  'conditions': 'theory.non_degeneracy',
   'batches': 'sample_corpus',
   'evaluat': 'tune',
   'logits': 'token_probs',

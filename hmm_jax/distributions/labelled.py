@@ -187,8 +187,9 @@ def _posterior(process: Distribution, tokens: Any) -> Posterior:
 def _as_process(process: ProcessLike) -> Process:
   """The process in float64: of an HMM T[x, i, j] = W_ix A_ij, of a memory that of `to_hmm`."""
   if not hasattr(process, 'transition_matrix'):
-    arguments.check_shape('process', process, 'V', 'S', 'S')
-    return from_transition_matrices(process)
+    T = arguments.array('process', process)
+    arguments.check_shape('process', T, 'V', 'S', 'S')
+    return from_transition_matrices(T)
   distribution: Any = arguments.distribution(process)
   if not isinstance(distribution, Process):
     initial_probs, A, W = jax.tree.map(float64, to_hmm(distribution))

@@ -328,9 +328,8 @@ def named(word: str) -> HMM | Process | None:
   for part in parts:
     parameter, _, text = part.partition('=')
     try:
-      numbers[parameter] = int(text) if text.isdecimal() else float(text)
-    except ValueError:
-      numbers[parameter] = None
-    if parameter not in known or numbers[parameter] is None:
-      raise ValueError(f'{name} has {part!r}; valid is NAME=NUMBER, with a name of {", ".join(known)}')
+      # As its default, an integer or a float.
+      numbers[parameter] = type(known[parameter].default)(text)
+    except (KeyError, ValueError):
+      raise ValueError(f'{name} has {part!r}; valid is NAME=NUMBER, with a name of {", ".join(known)}') from None
   return process(**numbers)

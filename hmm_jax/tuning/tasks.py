@@ -213,6 +213,17 @@ def checked_labels(labels: Any, num_inputs: int, num_classes: int = 2**31) -> np
   return labels.astype(np.int32)
 
 
+def check_classes(labels: np.ndarray, num_train: int) -> None:
+  """Raise ValueError if labels of one's own have one class in training.
+
+  >>> check_classes(np.array([0, 1, 1]), num_train=2)
+  """
+  if not np.ptp(labels[:num_train]):
+    raise ValueError(
+      f'labels are {labels[0]}, which gives all training inputs one label; valid are two or more classes'
+    )
+
+
 def labelled(task_weights: Any, state_probs: np.ndarray, inputs: Any = None) -> Task:
   """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]; a `LabelRule` reads both.
 

@@ -69,6 +69,7 @@ def _probe(features=LAWS, targets=LAWS, **options):
     # Several stationary laws.
     ('transition_matrices', lambda: processes.from_transition_matrices(np.eye(2)[None])),
     ('the shape of process', lambda: hj.beliefs(TOKENS, HIDDEN)),
+    ('process', lambda: hj.beliefs([[1], [1, 2]], TOKENS)),
     ('mess3 has .*alpha, x', lambda: processes.named('mess3:alfa=1')),
     ('mess3 has .*alpha, x', lambda: processes.named('mess3:alpha=two')),
     ('tokens, where observed', lambda: hj.token_likelihoods(HIDDEN, [4])),
