@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax._support import compilation
+
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 _FLOAT64 = np.dtype(np.float64)
 
@@ -59,9 +61,9 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
 
   Float64 results are cast to float32, unless `returns_float64`: then they are numpy arrays, or tracers if traced.
   """
-  compiled = jax.jit(function, **options)
+  compiled = compilation.quick(function, **options)
   narrow = functools.wraps(function)(lambda *args, **named: narrowed(function(*args, **named)))
-  narrow_compiled = jax.jit(narrow, **options)
+  narrow_compiled = compilation.quick(narrow, **options)
 
   @in_float64
   def call_in_float64(args: Any, named: Any) -> Any:

@@ -123,7 +123,7 @@ def _in_float64_blocks(posterior: Callable[..., Array]) -> Callable[..., np.ndar
 
   # Float32 parameters are widened inside of the program; concrete float64 enters as it is.
   widened = lambda hmm, block, *options: posterior(float64.widened(hmm), block, *options)
-  compiled = jax.jit(widened, static_argnums=2)
+  compiled = compilation.quick(widened, static_argnums=2)
 
   @float64.in_float64
   def on_block(hmm: Any, options: Any, block: Array) -> Array:

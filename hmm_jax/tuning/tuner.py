@@ -217,7 +217,7 @@ def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size
   return in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
+@functools.partial(compilation.quick, options=compilation.ONCE, static_argnames=('tuner', 'schedule'))
 def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, tasks: Array) -> TuneState:
   """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k).
 
@@ -235,7 +235,7 @@ def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, featu
   return TuneState(trainable, jax.vmap(optimizer_.init)(trainable), jnp.zeros((), jnp.int32))
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')
+@functools.partial(compilation.quick, static_argnames=('tuner', 'schedule'), donate_argnames='state')
 def tune_epoch(
   state: TuneState, key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, labels: Array
 ) -> tuple[TuneState, Array]:
@@ -341,7 +341,7 @@ def fit(
     yield state, losses
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+@functools.partial(compilation.quick, static_argnames=('tuner', 'batch_size'))
 def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
   """The class each task predicts for each input, [K, n] int32; `batch_size` inputs at a time.
 
@@ -355,7 +355,7 @@ def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, bat
   return _by_task(lambda block: tuner.scores(trainable, frozen, block).argmax(-1), features, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+@functools.partial(compilation.quick, static_argnames=('tuner', 'batch_size'))
 def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
   """The attention weights of each task on each input, [K, n, P + T]; `batch_size` inputs at a time.
 
@@ -364,7 +364,7 @@ def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch
   return _by_task(functools.partial(tuner.attend, trainable, frozen), features, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+@functools.partial(compilation.quick, static_argnames=('tuner', 'batch_size'))
 def inputs_of_heads(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
   """Inputs [K, n, F] of the linear head of each task for each input; `batch_size` inputs at a time.
 

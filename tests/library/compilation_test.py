@@ -3,6 +3,7 @@
 from conftest import compiling_fast, count_of_programs
 from hmm_cases import float32_hmm
 import jax
+import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from experiments.records.trials import TrialFolder
 from experiments.settings.grid import Point
 from experiments.settings.trial import Trial
 import hmm_jax as hj
+from hmm_jax._support import compilation
 
 pytestmark = pytest.mark.slow
 HMM = float32_hmm(0, 3, 4)
@@ -54,3 +56,13 @@ def test_programs_are_compiled_once(tmp_path):
       counts.append(count_of_programs())
   # Programs for single operations outside of a larger one add up: whole smoke runs had 78, and have 40.
   assert counts[0] < counts[1] == counts[2] <= counts[0] + 16
+
+
+def test_options_are_for_programs_outside_of_transformations():
+  """JAX refuses options inside of `jax.jit`."""
+  function = compilation.quick(lambda x: jnp.sin(x).sum(), {'xla_no_such_option': True})
+  x = jnp.arange(3.0)
+  for transformed in (jax.jit, jax.grad, jax.vmap):
+    transformed(function)(x)
+  with pytest.raises(jax.errors.JaxRuntimeError, match='xla_no_such_option'):
+    function(x)
