@@ -56,14 +56,16 @@ def in_float64(function: FunctionT) -> FunctionT:
   return with_promotion(explicit_x64_dtypes(ExplicitX64Mode.ALLOW)(function))
 
 
-def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -> FunctionT:
-  """Jit `function`, and keep concrete arrays and distributions of float64 in float64 although x64 is off.
+def jit(
+  function: FunctionT, *, returns_float64: bool = False, by: Callable[..., Any] = compilation.quick, **options: Any
+) -> FunctionT:
+  """Jit `function` with `by`, and keep concrete arrays and distributions of float64 in float64 although x64 is off.
 
   Float64 results are cast to float32, unless `returns_float64`: then they are numpy arrays, or tracers if traced.
   """
-  compiled = compilation.quick(function, **options)
+  compiled = by(function, **options)
   narrow = functools.wraps(function)(lambda *args, **named: narrowed(function(*args, **named)))
-  narrow_compiled = compilation.quick(narrow, **options)
+  narrow_compiled = by(narrow, **options)
 
   @in_float64
   def call_in_float64(args: Any, named: Any) -> Any:
