@@ -38,10 +38,10 @@ def unfused(*static: str) -> Callable[[FunctionT], FunctionT]:
   return wrap
 
 
-def quick(function: Callable[..., Any], options: dict[str, Any] | None = None, **jit: Any) -> Callable[..., Any]:
-  """`jax.jit(function, **jit)` that on a CPU compiles sooner, with XLA's `options`; its results may round otherwise."""
-  compiled = jax.jit(function, compiler_options={**_QUICK, **(options or {})}, **jit)
-  plain = jax.jit(function, **jit)
+def quick(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+  """`jax.jit(function, **options)` that on a CPU compiles sooner; its results may round otherwise."""
+  compiled = jax.jit(function, compiler_options=_QUICK, **options)
+  plain = jax.jit(function, **options)
 
   @functools.wraps(function)
   def call(*args: Any, **named: Any) -> Any:

@@ -59,9 +59,10 @@ def in_float64(function: FunctionT) -> FunctionT:
 def jit(
   function: FunctionT, *, returns_float64: bool = False, by: Callable[..., Any] = compilation.quick, **options: Any
 ) -> FunctionT:
-  """Jit `function` with `by`, and keep concrete arrays and distributions of float64 in float64 although x64 is off.
+  """Jit `function`, and keep concrete arrays and distributions of float64 in float64 although x64 is off.
 
   Float64 results are cast to float32, unless `returns_float64`: then they are numpy arrays, or tracers if traced.
+  `by` is `jax.jit`, or a function like it.
   """
   compiled = by(function, **options)
   narrow = functools.wraps(function)(lambda *args, **named: narrowed(function(*args, **named)))

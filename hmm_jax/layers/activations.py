@@ -175,7 +175,7 @@ def with_activations(
   return _visited(model, params, tokens, prompt, (), arrays, positions, functions)[0]
 
 
-# A program of many results compiles sooner by `jax.jit`.
+# Its program of many results compiles sooner by `jax.jit`.
 @functools.partial(float64.jit, by=jax.jit, returns_float64=True, static_argnames=('model', 'layers', 'functions'))
 def _visited(
   model: MaskedLM,

@@ -217,7 +217,7 @@ def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size
   return in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
-@functools.partial(compilation.quick, options=compilation.ONCE, static_argnames=('tuner', 'schedule'))
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, tasks: Array) -> TuneState:
   """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k).
 
